@@ -1,0 +1,19 @@
+"""Monte Carlo simulation of failures: compiled kernels behind a checking facade.
+
+This room never imports the closed forms: that the two agree is the evidence for both.
+"""
+
+from .engine import goodput_difference, lost_work_s, simulate, simulate_runs, sweep_intervals
+from .results import Estimate, IntervalSweep, Runs, Simulation
+
+__all__ = [
+    "Estimate",
+    "IntervalSweep",
+    "Runs",
+    "Simulation",
+    "goodput_difference",
+    "lost_work_s",
+    "simulate",
+    "simulate_runs",
+    "sweep_intervals",
+]
