@@ -181,11 +181,7 @@ class Runs:
 
     def mean(self) -> Estimate:
         """Mean finish time [s] with its 95 % Student interval."""
-        n = self.finish_s.size
-        value = float(np.mean(self.finish_s))
-        spread = float(np.std(self.finish_s, ddof=1)) / np.sqrt(n)
-        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * spread
-        return Estimate(value, value - half, value + half)
+        return interval(self.finish_s, self.finish_s.size - 1)
 
 
 def sample_quantile(sample: npt.NDArray[np.float64], probability: float) -> Estimate:
