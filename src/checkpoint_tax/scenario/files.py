@@ -4,7 +4,7 @@ YAML 1.1 turns ``15:00`` into 900, ``010`` into 8 and the second of two equal ke
 only one, without a word. The loader here refuses all three by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from checkpoint_tax.scenario.parameters import KINDS, kind_of, nearest, shown, u
 
 SOURCES = "sources"
 
-_INT_TAG = "tag:yaml.org,2002:int"
-_FLOAT_TAG = "tag:yaml.org,2002:float"
+INT_TAG = "tag:yaml.org,2002:int"
+FLOAT_TAG = "tag:yaml.org,2002:float"
 _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
 
@@ -59,14 +59,14 @@ class ParameterFile:
             raise InputError(f"{self.name}: {error}") from None
 
 
-def refuse_surprising_number(loader: Any, node: yaml.Node) -> None:
+def refuse_surprising_number(loader: Any, node: yaml.ScalarNode) -> None:
     """Refuse a YAML number that YAML 1.1 reads otherwise than a person does.
 
     Parameters
     ----------
     loader : yaml.constructor.SafeConstructor
         The loader at work; it supplies YAML's own reading for the message.
-    node : yaml.Node
+    node : yaml.ScalarNode
         A scalar tagged as a number.
 
     Raises
@@ -79,14 +79,14 @@ def refuse_surprising_number(loader: Any, node: yaml.Node) -> None:
     if ":" in digits:
         read = (
             yaml.constructor.SafeConstructor.construct_yaml_int(loader, node)
-            if node.tag == _INT_TAG
+            if node.tag == INT_TAG
             else yaml.constructor.SafeConstructor.construct_yaml_float(loader, node)
         )
         raise InputError(
             f"line {node.start_mark.line + 1}: YAML reads {text} as {read:g}, a number in base 60;"
             f" write seconds as a plain number, such as {read:g}, or quote a text."
         )
-    if node.tag == _INT_TAG and digits.isdigit() and len(digits) > 1 and digits[0] == "0":
+    if node.tag == INT_TAG and digits.isdigit() and len(digits) > 1 and digits[0] == "0":
         read = int(digits, 8)
         raise InputError(
             f"line {node.start_mark.line + 1}: YAML reads {text} as {read}, a number in base 8;"
@@ -123,11 +123,11 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-_Loader.add_constructor(_INT_TAG, _Loader.plain_int)
-_Loader.add_constructor(_FLOAT_TAG, _Loader.plain_float)
+_Loader.add_constructor(INT_TAG, _Loader.plain_int)
+_Loader.add_constructor(FLOAT_TAG, _Loader.plain_float)
 
 
-def parse_parameters(text: str, name: str) -> ParameterFile:
+def parse_parameters(text: str, name: str, other_names: Collection[str] = ()) -> ParameterFile:
     """Read the text of a parameter file.
 
     Parameters
@@ -137,6 +137,8 @@ def parse_parameters(text: str, name: str) -> ParameterFile:
         parameter names to ``{kind: published|derived|assumed, source: text}``.
     name : str
         Name of the file, for messages.
+    other_names : collection of str
+        Names allowed beside the scenario's: a chapter's own parameters.
 
     Returns
     -------
@@ -150,7 +152,7 @@ def parse_parameters(text: str, name: str) -> ParameterFile:
     """
     try:
         content = yaml.load(text, Loader=_Loader)
-        return _split(content, name)
+        return _split(content, name, other_names)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
@@ -164,7 +166,7 @@ def _yaml_problem(error: Exception) -> str:
     return f"{place}this is not valid YAML ({' '.join(str(problem).split())})."
 
 
-def _split(content: object, name: str) -> ParameterFile:
+def _split(content: object, name: str, other_names: Collection[str]) -> ParameterFile:
     if content is None:
         raise InputError("the file is empty; it must hold lines of the form name: value.")
     if not isinstance(content, dict):
@@ -173,14 +175,14 @@ def _split(content: object, name: str) -> ParameterFile:
         )
     values = {key: value for key, value in content.items() if key != SOURCES}
     for key, value in values.items():
-        if key not in PARAMETERS:
+        if key not in PARAMETERS and key not in other_names:
             nested = isinstance(value, (dict, list))
             if nested and not (isinstance(key, str) and nearest(key, PARAMETERS)):
                 raise InputError(
                     f"{shown(key)} holds {kind_of(value)}; parameters stand on their own lines,"
                     " name: value, without headings above them."
                 )
-            raise unknown_name(key, [*PARAMETERS, SOURCES])
+            raise unknown_name(key, [*PARAMETERS, *other_names, SOURCES])
     return ParameterFile(name=name, values=values, sources=check_sources(content.get(SOURCES)))
 
 
@@ -222,7 +224,7 @@ def check_sources(sources: object) -> dict[str, dict[str, str]]:
     return checked
 
 
-def read_parameters(file_or_preset: str | Path) -> ParameterFile:
+def read_parameters(file_or_preset: str | Path, other_names: Collection[str] = ()) -> ParameterFile:
     """Read a parameter file or a preset.
 
     Parameters
@@ -230,6 +232,8 @@ def read_parameters(file_or_preset: str | Path) -> ParameterFile:
     file_or_preset : str or pathlib.Path
         A path, or the name of a preset such as ``"post-16k"``. A name without folder and
         ending is a preset's.
+    other_names : collection of str
+        Names allowed beside the scenario's: a chapter's own parameters.
 
     Returns
     -------
@@ -256,7 +260,7 @@ def read_parameters(file_or_preset: str | Path) -> ParameterFile:
         raise InputError(f"{name}: the file is not a text in UTF-8.") from None
     except OSError as error:
         raise InputError(f"{name}: the file cannot be read ({error.strerror}).") from None
-    return parse_parameters(text, name)
+    return parse_parameters(text, name, other_names)
 
 
 def load_scenario(file_or_preset: str | Path) -> Scenario:

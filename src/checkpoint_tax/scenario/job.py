@@ -47,6 +47,7 @@ def _parameter(
     choices: tuple[str, ...] = (),
 ) -> Any:
     described = {
+        "default": default,
         "type": type,
         "unit": unit,
         "meaning": meaning,
@@ -437,10 +438,7 @@ class Scenario:
 
 def _described() -> Mapping[str, Parameter]:
     return MappingProxyType(
-        {
-            entry.name: Parameter(name=entry.name, default=entry.default, **entry.metadata)
-            for entry in fields(Scenario)
-        }
+        {entry.name: Parameter(name=entry.name, **entry.metadata) for entry in fields(Scenario)}
     )
 
 

@@ -99,7 +99,8 @@ def save_cycle(scenario: Scenario, interval_steps: float | None = None) -> SaveC
     - speeds it up at no charge (``compressed``, the first post's simulator): k steps, and the
       drain ends after min(k, S).
 
-    Overlapping drains share one bandwidth, so each of n takes n times as long.
+    Overlapping drains share one bandwidth, so each of n takes n times as long, and stands still
+    while another save stops training.
     """
     interval = scenario.checkpoint_interval_steps if interval_steps is None else interval_steps
     checked = _INTERVAL.check(interval)
@@ -123,7 +124,10 @@ def save_cycle(scenario: Scenario, interval_steps: float | None = None) -> SaveC
     elif not fits and scenario.drain_mode == "compressed":
         work_s = latency_s = due_s
     elif not fits and scenario.drain_mode == "overlap":
-        latency_s = scenario.overlap_drains * drain_s
+        # Drains stand still while a later save stops training; each of the n - 1 such stops is
+        # counted as the taxed progress that would have taken its time.
+        others = scenario.overlap_drains - 1
+        latency_s = drain_s + others * (drain_s + scenario.staging_s / (1.0 + scenario.drain_tax))
     if scenario.drain_mode != "overlap":
         latency_s = min(latency_s, work_s)  # only rounding can put it above
     return SaveCycle(
