@@ -127,8 +127,8 @@ def smallest_n_gpus(
     Returns
     -------
     ndarray of int64
-        Number of GPUs, at least 1, broadcast shape. Intervals are taken as continuous; rounded to
-        whole steps the boundary lies half a step lower in M/L terms.
+        Number of GPUs, at least 1, broadcast shape. Intervals are taken as continuous; in whole
+        steps a drain of S steps is already best at about a share 1/S fewer GPUs.
 
     Raises
     ------

@@ -264,6 +264,7 @@ def losses(
     """
     work = real("work_s", work_s, above=0.0)
     drain = real("drain_s", drain_s, at_least=0.0)
+    tax = real("drain_tax", drain_tax, unit="1", at_least=0.0)
     fraction = real("target_fraction", target_fraction, unit="1", at_least=0.0, at_most=1.0)
     short = work < drain
     if np.any(short):
@@ -276,7 +277,7 @@ def losses(
         stop_s,
         drain,
         drain,
-        drain_tax,
+        tax,
         fraction * drain,
         job_mtbf_s,
         restart_s,

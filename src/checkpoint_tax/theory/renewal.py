@@ -58,7 +58,7 @@ def expected_wall_s(
 
     References
     ----------
-    J. T. Daly, Future Generation Computer Systems 22(3), 2006, equation (20), for the wall
+    J. T. Daly, Future Generation Computer Systems 22(3), 2006, the complete model, for the wall
     clock with D = 0; the other cases follow from the same renewal argument.
     """
     work = real("work_s", work_s, above=0.0)

@@ -48,7 +48,7 @@ def real(
         lower = f"at least {at_least:g}"
     upper = f"at most {at_most:g}" if at_most is not None else None
     bounds = " and ".join(part for part in (lower, upper) if part) or "any"
-    allowed = f"allowed: finite numbers, {bounds} (unit {unit})"
+    allowed = f"allowed: finite, {bounds} ({'pure number' if unit == '1' else f'in {unit}'})"
     raw = np.asarray(value)
     if raw.dtype.kind not in "iuf":
         raise InputError(f"{name} = {value!r} is not a real number; {allowed}")
@@ -61,7 +61,8 @@ def real(
     if at_most is not None:
         bad |= array > at_most
     if bad.any():
-        raise InputError(f"{name} = {array[bad].flat[0]:g} {unit} is refused; {allowed}")
+        shown = f"{array[bad].flat[0]:g}" + ("" if unit == "1" else f" {unit}")
+        raise InputError(f"{name} = {shown} is refused; {allowed}")
     return array
 
 
@@ -93,8 +94,8 @@ def ratio(name: str, value_s: FloatArray, job_mtbf_s: FloatArray) -> FloatArray:
     lost = ~np.isfinite(quotient) | ((quotient < np.finfo(np.float64).tiny) & (value_s > 0))
     if lost.any():
         raise InputError(
-            f"{name} / job_mtbf_s is {quotient[lost].flat[0]:g} (unit 1), beyond double precision;"
-            " allowed: 0, or between 2.3e-308 and 1.7e308"
+            f"{name} / job_mtbf_s is {quotient[lost].flat[0]:g} (pure number), beyond double"
+            " precision; allowed: 0, or between 2.3e-308 and 1.7e308"
         )
     return quotient
 
@@ -119,6 +120,6 @@ def clock(failure_clock: str) -> bool:
     """
     if failure_clock not in ("uptime", "wall"):
         raise InputError(
-            f"failure_clock = {failure_clock!r} is not known (no unit); allowed: 'uptime', 'wall'"
+            f"failure_clock = {failure_clock!r} is not known; allowed: 'uptime', 'wall'"
         )
     return failure_clock == "wall"
