@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkpoint_tax.errors import InputError
+from checkpoint_tax.publish.chapters import (
+    PARAMETERS_TAG,
+    declarations,
+    read_notebook,
+    tagged_cell,
+)
 from checkpoint_tax.scenario import PARAMETERS, Scenario, scenario_from_mapping
 from checkpoint_tax.scenario.files import SOURCES, check_sources
 from checkpoint_tax.scenario.parameters import (
@@ -219,25 +225,15 @@ def declared_parameters(notebook: Path | str) -> ChapterParameters:
         If the file is no notebook, has no cell tagged ``parameters``, or a default in it is
         not a plain value.
     """
-    import nbformat
-
     path = Path(notebook)
-    if not path.is_file():
-        raise InputError(f"{path} is not a file; a chapter is a notebook such as book/NAME.ipynb.")
-    try:
-        # nbformat raises its own, json's and jsonschema's errors; to a person they are one.
-        content = nbformat.read(path, as_version=4)
-    except Exception as error:
-        raise InputError(f"{path} is not a notebook ({_one_line(str(error))}).") from None
-    cells = [c for c in content.cells if "parameters" in c.metadata.get("tags", [])]
-    if not cells:
-        raise InputError(f"{path} has no cell tagged parameters, so it takes none.")
+    content = read_notebook(path)
+    if tagged_cell(content, PARAMETERS_TAG) is None:
+        raise InputError(f"{path} has no cell tagged {PARAMETERS_TAG}, so it takes none.")
     defaults: dict[str, object] = {}
     own_types: dict[str, str] = {}
-    for statement in ast.parse(cells[0].source).body:
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+    for name, statement in declarations(content):
+        if not isinstance(statement, ast.AnnAssign):
             continue
-        name = statement.target.id
         try:
             defaults[name] = ast.literal_eval(statement.value) if statement.value else None
         except ValueError:
@@ -381,6 +377,8 @@ def parameter_table(
     for name, value in job.as_dict().items():
         parameter = PARAMETERS[name]
         origin = known.get(name)
+        if name == "gpu_mtbf_h" and job.job_mtbf_h is not None:
+            origin = {"kind": "derived", "source": "job_mtbf_h times n_gpus"}
         if origin is None and value == parameter.default:
             origin = {"kind": parameter.kind, "source": parameter.default_source}
         elif origin is None:
