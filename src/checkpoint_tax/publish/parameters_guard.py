@@ -4,7 +4,7 @@ Papermill loads every entry point of the group ``papermill.io`` as soon as it is
 this module is at work in a plain ``papermill`` call too, where nothing else of this package
 runs before the notebook starts. It does two things:
 
-- registers the scheme ``preset://``, so that ``papermill -f preset://post-16k`` reads a preset
+- registers the scheme ``preset://``, so that ``papermill -f preset://post-16k.yaml`` reads a preset
   wherever it is installed;
 - makes papermill's own YAML loader refuse ``15:00``, which it would pass on as 900. Once the
   number is injected nobody can tell it from a 900 that was typed; this is the only place
@@ -35,7 +35,7 @@ class PresetHandler:
         Parameters
         ----------
         path : str
-            ``preset://NAME``, with or without ``.yaml``.
+            ``preset://NAME.yaml``; without the ending papermill warns, and reads it.
 
         Returns
         -------

@@ -97,11 +97,6 @@ def refuse_surprising_number(loader: Any, node: yaml.ScalarNode) -> None:
 class _Loader(yaml.SafeLoader):
     """Safe loader that refuses duplicate keys and surprising numbers and keeps dates as text."""
 
-    yaml_implicit_resolvers = {
-        first: [rule for rule in rules if rule[0] != _TIMESTAMP_TAG]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
     def plain_int(self, node: yaml.ScalarNode) -> int:
         refuse_surprising_number(self, node)
         return int(self.construct_yaml_int(node))
@@ -123,6 +118,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+_Loader.yaml_implicit_resolvers = {
+    first: [rule for rule in rules if rule[0] != _TIMESTAMP_TAG]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_constructor(INT_TAG, _Loader.plain_int)
 _Loader.add_constructor(FLOAT_TAG, _Loader.plain_float)
 
@@ -177,7 +176,7 @@ def _split(content: object, name: str, other_names: Collection[str]) -> Paramete
     for key, value in values.items():
         if key not in PARAMETERS and key not in other_names:
             nested = isinstance(value, (dict, list))
-            if nested and not (isinstance(key, str) and nearest(key, PARAMETERS)):
+            if nested and not (isinstance(key, str) and nearest(key, [*PARAMETERS, SOURCES])):
                 raise InputError(
                     f"{shown(key)} holds {kind_of(value)}; parameters stand on their own lines,"
                     " name: value, without headings above them."

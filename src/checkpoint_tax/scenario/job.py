@@ -40,7 +40,7 @@ def _parameter(
     source: str,
     kind: Kind,
     *,
-    type: Literal["int", "float", "text"] = "float",
+    value_type: Literal["int", "float", "text"] = "float",
     low: float = 0.0,
     high: float = _LONGEST_S,
     low_open: bool = False,
@@ -48,7 +48,7 @@ def _parameter(
 ) -> Any:
     described = {
         "default": default,
-        "type": type,
+        "type": value_type,
         "unit": unit,
         "meaning": meaning,
         "default_source": source,
@@ -126,7 +126,7 @@ class Scenario:
         "GPUs in the job",
         f"{_POST}, table 1",
         "published",
-        type="int",
+        value_type="int",
         low=1,
         high=_MOST_GPUS,
     )
@@ -156,13 +156,13 @@ class Scenario:
         "published",
         low=_SHORTEST_STEP_S,
     )
-    save_kind: str = _parameter(
+    save_kind: Literal["asynchronous", "blocking"] = _parameter(
         "asynchronous",
         "word",
         "how a save is written",
         f"{_POST}: asynchronous saves",
         "published",
-        type="text",
+        value_type="text",
         choices=("asynchronous", "blocking"),
     )
     blocking_s: float = _parameter(
@@ -194,13 +194,13 @@ class Scenario:
         "derived",
         high=_LARGEST_TAX,
     )
-    drain_mode: str = _parameter(
+    drain_mode: Literal["wait", "skip", "overlap", "compressed"] = _parameter(
         "wait",
         "word",
         "what a save does that falls due during a drain",
         "what checkpoint libraries do",
         "assumed",
-        type="text",
+        value_type="text",
         choices=("wait", "skip", "overlap", "compressed"),
     )
     overlap_drains: int = _parameter(
@@ -209,17 +209,17 @@ class Scenario:
         "most drains in flight at once (drain_mode overlap)",
         "smallest overlap",
         "assumed",
-        type="int",
+        value_type="int",
         low=1,
         high=1e6,
     )
-    target: str = _parameter(
+    target: Literal["oldest", "median", "newest"] = _parameter(
         "oldest",
         "word",
         "version of the state that a restored checkpoint holds",
         "the classic asynchronous snapshot",
         "assumed",
-        type="text",
+        value_type="text",
         choices=("oldest", "median", "newest"),
     )
     checkpoint_interval_steps: int = _parameter(
@@ -228,7 +228,7 @@ class Scenario:
         "a save starts every so many steps",
         f"{_POST}: one drain length",
         "assumed",
-        type="int",
+        value_type="int",
         low=1,
         high=_MOST_STEPS,
     )
@@ -281,13 +281,13 @@ class Scenario:
         f"{_POST} has none",
         "assumed",
     )
-    failure_clock: str = _parameter(
+    failure_clock: Literal["uptime", "wall"] = _parameter(
         "uptime",
         "word",
         "when failures can strike",
         "convention of both posts",
         "assumed",
-        type="text",
+        value_type="text",
         choices=("uptime", "wall"),
     )
     failure_shape: float = _parameter(
@@ -305,7 +305,7 @@ class Scenario:
         "length of a run, for its finish time",
         "a round figure",
         "assumed",
-        type="int",
+        value_type="int",
         low=1,
         high=_MOST_STEPS,
     )
