@@ -1,7 +1,9 @@
 """The commands that build the book; the command line mounts them as ``checkpoint-tax book``."""
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -19,13 +21,32 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_INTERRUPTED = 130
+
 _Root = Annotated[
     Path | None, typer.Option("--root", help="Checkout to build in; found by itself if left out.")
 ]
 
 
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+_INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turn the ways a build can end into a sentence and an exit status."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except BuildFailed as error:
+        print(f"\nThe book was not built.\n{error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        print("\nInterrupted; what was not finished counts as never done.", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 @app.command("build")
@@ -36,24 +57,24 @@ def build_command(
             help="Parameter file, or a preset's name; its book goes to book/_build/NAME/html."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Execute every chapter, however fresh.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Execute every chapter, however fresh.")] = False,
     root: _Root = None,
 ) -> None:
     """Execute the chapters that are not fresh and build the static site."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    project = find_project(root)
-    first_page = build(project, parameters or None, force=force)
-    print(f"The book is at {project.shown(first_page)}")
-    print(f"Open {first_page.as_uri()}")
+    with _explained():
+        project = find_project(root)
+        first_page = build(project, parameters or None, force=force)
+        print(f"The book is at {project.shown(first_page)}")
+        print(f"Open {first_page.as_uri()}")
 
 
 @app.command("refresh")
 def refresh_command(root: _Root = None) -> None:
     """Write fresh outputs into the committed notebooks, at the parameters they declare."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    project = find_project(root)
-    for path in refresh(project):
-        print(f"{project.shown(path)}: outputs written")
+    with _explained():
+        project = find_project(root)
+        for path in refresh(project):
+            print(f"{project.shown(path)}: outputs written")
 
 
 def main() -> int:
@@ -69,19 +90,10 @@ def main() -> int:
     except InputError as error:
         print(f"checkpoint-tax: {error}", file=sys.stderr)
         return 2
-    except BuildFailed as error:
-        print(f"\nThe book was not built.\n{error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted; what was not finished counts as never done.", file=sys.stderr)
-        return 130
-    except typer.Exit as leave:
-        return leave.exit_code
-    except typer.Abort:
-        return 130
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is None:
             raise
-        print(f"checkpoint-tax book: {usage()}", file=sys.stderr)
+        if usage():  # empty where typer has printed its help
+            print(f"checkpoint-tax book: {usage()}", file=sys.stderr)
         return 2

@@ -122,8 +122,8 @@ def execute(
         If a cell raises or the kernel dies.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    request, result, reads = (
-        output.with_name(f"{output.name}.{ending}") for ending in ("request", "result", "reads")
+    request, result, reads, log = (
+        output.with_name(f"{output.name}.{kind}") for kind in ("request", "result", "reads", "log")
     )
     for path in (output, result, reads):
         path.unlink(missing_ok=True)
@@ -140,24 +140,33 @@ def execute(
         ),
         encoding="utf-8",
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "checkpoint_tax.publish.execution", str(request)],
-        env={
-            **kernel_environment(project),
-            file_reads.WATCHED_VARIABLE: str(project.presets),
-            file_reads.RECORD_VARIABLE: str(reads),
-        },
-    )
-    started(process)
-    status = process.wait()
+    environment = kernel_environment(project)
+    Path(environment["IPYTHONDIR"]).mkdir(parents=True, exist_ok=True)
+    with log.open("w") as messages:  # of papermill and the kernel about themselves
+        process = subprocess.Popen(
+            [sys.executable, "-m", "checkpoint_tax.publish.execution", str(request)],
+            env={
+                **environment,
+                file_reads.WATCHED_VARIABLE: str(project.presets),
+                file_reads.RECORD_VARIABLE: str(reads),
+            },
+            stderr=messages,
+        )
+        started(process)
+        status = process.wait()
     request.unlink(missing_ok=True)
     failure = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else None
     observed = tuple(reads.read_text(encoding="utf-8").splitlines()) if reads.is_file() else None
     for path in (result, reads):
         path.unlink(missing_ok=True)
     if status or failure:
-        default = Failure(chapter.name, f"its process ended with status {status}")
-        raise ChapterFailed(Failure(**failure) if failure else default)
+        if failure:
+            raise ChapterFailed(Failure(**failure))
+        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise ChapterFailed(
+            Failure(chapter.name, "\n".join([f"its process ended with status {status}", *last]))
+        )
+    log.unlink()
     return observed
 
 
