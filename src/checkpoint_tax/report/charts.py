@@ -72,6 +72,7 @@ def _theme() -> altair.theme.ThemeConfig:
             "font": "system-ui, sans-serif",
             "view": {"continuousWidth": _WIDTH_PIXELS, "continuousHeight": _HEIGHT_PIXELS},
             "range": {"category": list(PALETTE)},
+            "mark": {"color": PALETTE[0]},
             "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
             "legend": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
             "line": {"strokeWidth": 2},
