@@ -1,7 +1,5 @@
 """How a large training job should save its state, and what failing costs it."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.scenario import (
     PARAMETERS,
@@ -11,11 +9,6 @@ from checkpoint_tax.scenario import (
     save_cycle,
     scenario_from_mapping,
 )
-
-try:
-    __version__ = version("checkpoint-tax")
-except PackageNotFoundError:  # imported from a source tree that nobody installed
-    __version__ = "0+unknown"
 
 __all__ = [
     "PARAMETERS",
@@ -27,3 +20,15 @@ __all__ = [
     "save_cycle",
     "scenario_from_mapping",
 ]
+
+
+def __getattr__(name: str) -> str:
+    # Looked up on demand: importlib.metadata costs more than the rest of this import.
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("checkpoint-tax")
+    except PackageNotFoundError:  # imported from a source tree that nobody installed
+        return "0+unknown"

@@ -14,6 +14,14 @@ from typing import Annotated, Any
 import typer
 
 from checkpoint_tax.errors import InputError
+from checkpoint_tax.publish import commands as book
+from checkpoint_tax.publish.chapters import BuildFailed
+from checkpoint_tax.publish.notebook import (
+    ChapterError,
+    declared_parameters,
+    parameter_table,
+    run_chapter,
+)
 from checkpoint_tax.resources import presets as preset_names
 from checkpoint_tax.scenario import (
     PARAMETERS,
@@ -34,6 +42,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(book.app, name="book")
 
 _WHOLE = re.compile(r"[+-]?\d{1,400}")
 _DECIMAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
@@ -63,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0 for success, 1 for a chapter that failed, 2 for a refused input or a
+        0 for success, 1 for a chapter or a book that failed, 2 for a refused input or a
         wrong usage. A refused input is one line on standard error.
     """
     try:
@@ -72,11 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, 2)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except RuntimeError as error:
-        from checkpoint_tax.publish.notebook import ChapterError
-
-        if not isinstance(error, ChapterError):
-            raise
+    except BuildFailed as error:
+        print(f"\nThe book was not built.\n{error}", file=sys.stderr)
+        return 1
+    except ChapterError as error:
         return _fail(error, 1)
     return 0
 
@@ -146,8 +155,6 @@ def check(file_or_preset: Job, parameter: Changes = None, as_json: AsJson = Fals
     if as_json:
         _print_json({"parameters": job.as_dict(), "derived": derived, "sources": content.sources})
         return
-    from checkpoint_tax.publish.notebook import parameter_table
-
     rows = [
         (row["name"], _number(row["value"]), _unit(row["unit"]), row["kind"], row["meaning"])
         for row in parameter_table(job, content.sources).to_dict("records")
@@ -266,8 +273,6 @@ def run_notebook(
     ] = None,
 ) -> None:
     """Execute one chapter with other numbers, every one of them checked first."""
-    from checkpoint_tax.publish.notebook import declared_parameters, run_chapter
-
     own_types = declared_parameters(notebook).own_types
     content = None if file is None else read_parameters(file, own_types)
     changes = _changes(parameter, own_types)

@@ -89,6 +89,7 @@ def test_a_number_set_here_loses_the_files_source(capsys: Captured) -> None:
         (["simulate", "post-16k", "--seed", "-1"], "seed = -1"),
         (["simulate", "post-16k", "--threads", "0"], "threads = 0"),
         (["interval", "post-16k", "-p", "drain_tax", "-1"], "drain_tax = -1 [1] is too small;"),
+        (["check", "two\nlines"], "two lines is neither a file nor a preset"),
         (["run", "none.ipynb", "out.ipynb"], "none.ipynb: the notebook cannot be read"),
     ],
 )

@@ -61,6 +61,8 @@ def test_a_flat_file_is_a_scenario(tmp_path: Path) -> None:
         ("n_gpus: 8\n---\nn_gpus: 9", "line 2, column 1: this is not valid YAML"),
         ("sources: all mine", "sources is a text, but must be a mapping."),
         ("sources: {step_s: assumed}", "sources: step_s must hold exactly kind and source."),
+        ("sources: {step_s: {kind: assumed}}", "sources: step_s must hold exactly kind and"),
+        ("sources: {step_s: {kind: assumed, source: x, by: me}}", "sources: step_s must hold ex"),
         ("sources: {steps: {kind: assumed, source: x}}", "'steps' is not a parameter"),
         (
             "sources: {step_s: {kind: guessed, source: x}}",

@@ -110,6 +110,13 @@ def test_modes_agree_once_the_drain_fits(extra: float) -> None:
     assert len(found) == 1
 
 
+def test_a_drain_stands_still_while_a_later_save_stops_training() -> None:
+    found = cycle(10, drain_mode="overlap", overlap_drains=3, staging_s=5.0, drain_tax=0.25)
+    assert found.latency_work_s == 210 + 2 * (210 + 4)
+    # In wall time: three drains' worth of taxed progress and the two stops in between.
+    assert found.first_durable_s - found.first_save_s - 5 == 3 * 210 * 1.25 + 2 * 5
+
+
 def test_one_drain_at_a_time_overlaps_nothing() -> None:
     assert cycle(10, drain_mode="overlap", overlap_drains=1) == cycle(10, drain_mode="wait")
 

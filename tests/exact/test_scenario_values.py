@@ -110,6 +110,7 @@ def test_a_good_number_arrives_unchanged_on_every_path(value: float) -> None:
         ({"a": 1}, "is a mapping, not a number"),
         (1j, "is of type complex, not a number"),
         (np.array(7.0), "is of type ndarray, not a number"),
+        (np.eye(2), "is of type ndarray, not a number"),
         (10**400, "is too large"),
         pytest.param(10**5000, "is too large", id="thousands-of-digits"),
         ("7", "is a text, not a number (write it without quotes)"),
@@ -121,6 +122,7 @@ def test_a_good_number_arrives_unchanged_on_every_path(value: float) -> None:
 )
 def test_what_is_no_number_is_named_for_what_it_is(value: object, problem: str) -> None:
     sentence = by_python("step_s", value)
+    assert len(sentence.splitlines()) == 1
     assert f"[s] {problem}" in sentence
     assert sentence.endswith("allowed is a number from 1e-09 to 1e+12 s.")
 
@@ -165,7 +167,9 @@ def test_bounds_belong_to_the_range_where_the_sentence_says_so() -> None:
     assert Scenario(failure_shape=0.2).failure_shape == 0.2
     assert Scenario(failure_shape=5).failure_shape == 5.0
     assert Scenario(drain_s=0).drain_s == 0.0
-    assert "above 0, up to 1e+12 h" in by_python("gpu_mtbf_h", 0)
+    assert by_python("gpu_mtbf_h", 0) == (
+        "gpu_mtbf_h = 0 [h] is too small; allowed is a number above 0, up to 1e+12 h."
+    )
 
 
 def test_the_default_job_is_the_first_posts() -> None:
