@@ -39,6 +39,10 @@ class Column:
         Columns of the frame with the bounds of a 95 % interval; empty for an exact number. The
         shown value is then followed by the interval's half-width, or by its bounds where the
         value does not lie in their middle.
+    link : str
+        Column of the frame with the address a text points to; where that is empty, no link.
+    below : str
+        Column of the frame whose text stands in small print under a text.
     """
 
     heading: str
@@ -47,6 +51,8 @@ class Column:
     scale: float = 1.0
     low: str = ""
     high: str = ""
+    link: str = ""
+    below: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,10 @@ def table(
     KeyError
         If the frame lacks a named column.
     """
+    index = pd.RangeIndex(len(frame))
+    plain = pd.DataFrame({key: _texts(frame, key, c) for key, c in columns.items()}, index=index)
     shown = pd.DataFrame(
-        {key: _texts(frame, key, column) for key, column in columns.items()},
-        index=pd.RangeIndex(len(frame)),
+        {key: _marked(frame, plain[key], column) for key, column in columns.items()}, index=index
     )
     marks = pd.DataFrame("", index=shown.index, columns=shown.columns)
     for key, column in columns.items():
@@ -167,8 +174,8 @@ def table(
     styler.set_td_classes(marks)
     styler.hide(axis="index")
     styler.relabel_index([_head(column) for column in columns.values()], axis="columns")
-    plain = [f"{c.heading} [{c.unit}]" if c.unit else c.heading for c in columns.values()]
-    text = shown.set_axis(plain, axis="columns").to_string(index=False)
+    heads = [f"{c.heading} [{c.unit}]" if c.unit else c.heading for c in columns.values()]
+    text = plain.set_axis(heads, axis="columns").to_string(index=False)
     page = _EMPTY_STYLE.sub("", styler.to_html()).replace("<th id", '<th scope="col" id')
     for place, column in enumerate(columns.values()):
         if column.digits is None:
@@ -176,7 +183,7 @@ def table(
             page = page.replace(f'class="{head}"', f'class="{head} text"')
     return Table(
         html=page,
-        text=html.unescape(f"{caption}\n\n{text}"),
+        text=f"{caption}\n\n{text}",
     )
 
 
@@ -187,7 +194,7 @@ def _head(column: Column) -> str:
 
 def _texts(frame: pd.DataFrame, key: str, column: Column) -> list[str]:
     if column.digits is None:
-        return [MISSING if _is_missing(value) else html.escape(str(value)) for value in frame[key]]
+        return [MISSING if _is_missing(value) else str(value) for value in frame[key]]
     digits, scale = column.digits, column.scale
     values = _scaled(frame, key, scale)
     if not (column.low and column.high):
@@ -197,6 +204,22 @@ def _texts(frame: pd.DataFrame, key: str, column: Column) -> list[str]:
         with_range(value, low, high, digits)
         for value, (low, high) in zip(values, bounds, strict=True)
     ]
+
+
+def _marked(frame: pd.DataFrame, texts: "pd.Series[str]", column: Column) -> list[str]:
+    """The texts of one column as HTML."""
+    marked = [html.escape(text) for text in texts]
+    if column.link:
+        marked = [
+            text if _is_missing(address) else f'<a href="{html.escape(str(address))}">{text}</a>'
+            for text, address in zip(marked, frame[column.link], strict=True)
+        ]
+    if column.below:
+        marked = [
+            text if _is_missing(more) else f"{text}<br><small>{html.escape(str(more))}</small>"
+            for text, more in zip(marked, frame[column.below], strict=True)
+        ]
+    return marked
 
 
 def _is_missing(value: object) -> bool:
