@@ -9,6 +9,9 @@ MINUTE_S = 60.0
 HOUR_S = 3600.0
 DAY_S = 86400.0
 
+#: Shares are pure numbers inside; people print them in percent.
+PER_CENT = 0.01
+
 #: Decimal sizes, as vendors print them.
 GB_BYTES = 1e9
 TB_BYTES = 1e12

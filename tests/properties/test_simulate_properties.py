@@ -9,9 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-import checkpoint_tax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import checkpoint_tax
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.scenario import Scenario
 from checkpoint_tax.simulate import (
@@ -22,8 +25,6 @@ from checkpoint_tax.simulate import (
     sweep_intervals,
 )
 from checkpoint_tax.simulate.results import sample_quantile
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 JOBS = st.builds(
     lambda **values: Scenario(
@@ -84,7 +85,9 @@ def test_digits_do_not_depend_on_threads_or_reruns(seed):
 
     def digits(threads):
         result = simulate(scenario, half_width=2e-5, seed=seed, threads=threads)
-        runs = simulate_runs(scenario.replace(run_steps=2000), n_runs=64, seed=seed, threads=threads)
+        runs = simulate_runs(
+            scenario.replace(run_steps=2000), n_runs=64, seed=seed, threads=threads
+        )
         lost = lost_work_s(scenario, n_failures=70_000, seed=seed, threads=threads)
         sweep = sweep_intervals(scenario, [30, 60], half_width=1e-4, seed=seed, threads=threads)
         return (

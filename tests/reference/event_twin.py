@@ -123,10 +123,7 @@ class Job:
                 if clock + stop > up_time:
                     return Segment(progress, saves, restored, up_time), False
                 clock += stop
-                if blocking:
-                    saves += 1
-                    restored = start
-                elif length == 0.0:
+                if blocking or length == 0.0:
                     saves += 1
                     restored = start
                 else:

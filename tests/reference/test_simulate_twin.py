@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from checkpoint_tax.scenario import Scenario, save_cycle
-from checkpoint_tax.simulate import engine, kernels, lost_work_s, simulate_runs
 from event_twin import Job, play_run, standard_gaps, threefry
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from checkpoint_tax.scenario import Scenario, save_cycle
+from checkpoint_tax.simulate import engine, kernels, lost_work_s, simulate_runs
 
 # Known answers published with the Random123 library for Threefry-2x64, 20 rounds.
 KNOWN = [
@@ -111,9 +112,7 @@ def test_each_failure_is_accounted_like_the_twin(values, seed):
         assert saves[i] == segment.saves
         assert progress[i] == pytest.approx(segment.progress, rel=1e-11, abs=1e-9)
         if segment.saves:
-            assert saves[i] * cycle.work_s == pytest.approx(
-                segment.restored, rel=1e-11, abs=1e-9
-            )
+            assert saves[i] * cycle.work_s == pytest.approx(segment.restored, rel=1e-11, abs=1e-9)
 
 
 @settings(max_examples=60, deadline=None)

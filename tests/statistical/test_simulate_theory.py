@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from checkpoint_tax.plan import best_interval
 from checkpoint_tax.plan.interval import exact_goodput
 from checkpoint_tax.scenario import Scenario, save_cycle
@@ -19,7 +21,6 @@ from checkpoint_tax.simulate import (
     sweep_intervals,
 )
 from checkpoint_tax.theory import nonblocking
-from scipy import stats
 
 WORLDS = [
     {},
@@ -187,9 +188,7 @@ def test_mean_lost_work_agrees_with_the_closed_form():
 
 def test_weibull_gaps_keep_the_mean_and_show_their_shape():
     # With one save per 1e9 steps nothing is ever durable, so lost work is the gap itself.
-    scenario = Scenario(
-        save_kind="blocking", checkpoint_interval_steps=10**9, failure_shape=0.7
-    )
+    scenario = Scenario(save_kind="blocking", checkpoint_interval_steps=10**9, failure_shape=0.7)
     gaps = lost_work_s(scenario, n_failures=400_000, seed=6)
     error = np.std(gaps) / math.sqrt(gaps.size)
     assert abs(np.mean(gaps) - scenario.job_mtbf_s) < 4.5 * error  # false alarm 1e-5

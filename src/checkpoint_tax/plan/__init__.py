@@ -1,5 +1,5 @@
 """Decisions: where theory and simulator meet, each used where it applies."""
 
-from .interval import BestInterval, best_interval
+from checkpoint_tax.plan.interval import BestInterval, best_interval, exact_goodput
 
-__all__ = ["BestInterval", "best_interval"]
+__all__ = ["BestInterval", "best_interval", "exact_goodput"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InputError
-from ..scenario import Scenario, save_cycle
-from ..simulate import Estimate, sweep_intervals
-from ..theory import nonblocking
+from checkpoint_tax.errors import InputError
+from checkpoint_tax.scenario import Scenario, save_cycle
+from checkpoint_tax.simulate import Estimate, sweep_intervals
+from checkpoint_tax.theory import nonblocking
 
 __all__ = ["BestInterval", "best_interval", "exact_goodput"]
 
@@ -140,9 +140,7 @@ def best_interval(
         For an unknown method, or a closed form asked for where none is known.
     """
     if method not in ("auto", "closed form", "simulation"):
-        raise InputError(
-            f"method = {method!r}; allowed: 'auto', 'closed form' or 'simulation'."
-        )
+        raise InputError(f"method = {method!r}; allowed: 'auto', 'closed form' or 'simulation'.")
     if not (math.isfinite(practical_points) and 0.0 <= practical_points <= 100.0):
         raise InputError(
             f"practical_points = {practical_points} [percentage points]; allowed: 0 to 100."
@@ -168,7 +166,9 @@ def _search_limit(scenario: Scenario) -> int:
     drain_s = 0.0 if scenario.save_kind == "blocking" else scenario.drain_s
     # Clustered failures (shape < 1) leave long quiet gaps and lengthen the best interval.
     stretch = 4.0 * max(1.0, 1.0 / scenario.failure_shape)
-    return int(min(_LONGEST_STEPS, math.ceil(stretch * (first_order_s + drain_s) / scenario.step_s) + 16))
+    return int(
+        min(_LONGEST_STEPS, math.ceil(stretch * (first_order_s + drain_s) / scenario.step_s) + 16)
+    )
 
 
 def _grid(low: int, high: int, points: int) -> list[int]:

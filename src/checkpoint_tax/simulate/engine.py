@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError
-from ..scenario import Scenario, save_cycle
-from . import kernels
-from .results import Estimate, IntervalSweep, Runs, Simulation, interval
+from checkpoint_tax.errors import InputError
+from checkpoint_tax.scenario import Scenario, save_cycle
+from checkpoint_tax.simulate import kernels
+from checkpoint_tax.simulate.results import Estimate, IntervalSweep, Runs, Simulation, interval
 
 __all__ = ["goodput_difference", "lost_work_s", "simulate", "simulate_runs", "sweep_intervals"]
 
@@ -118,9 +118,7 @@ def _threads(threads: int | None) -> int:
     return _check_count("threads", threads, 1, 1024)
 
 
-def _share_out(
-    rows: int, threads: int, least: int, run: Callable[[int, int], None]
-) -> None:
+def _share_out(rows: int, threads: int, least: int, run: Callable[[int, int], None]) -> None:
     """Call ``run(start, stop)`` over contiguous shares of `rows`, in threads when worth it."""
     workers = max(1, min(threads, rows // least))
     edges = [rows * i // workers for i in range(workers + 1)]
@@ -132,9 +130,7 @@ def _share_out(
             done.result()
 
 
-def _batches(
-    world: _World, seed: np.uint64, first: int, count: int, threads: int
-) -> FloatArray:
+def _batches(world: _World, seed: np.uint64, first: int, count: int, threads: int) -> FloatArray:
     """Batch sums, one row each: gap, up-time, durable saves, progress, restart by part ends."""
     ends = world.part_ends if world.wall_clock else world.part_ends[:0]
     out = np.empty((count, 4 + ends.size))
@@ -408,9 +404,7 @@ def sweep_intervals(
     key = _check_seed(seed)
     workers = _threads(threads)
     cap = _check_count("max_failures", max_failures, 4 * BATCH_FAILURES, 2**62) // BATCH_FAILURES
-    worlds = [
-        _world(scenario.replace(checkpoint_interval_steps=int(k))) for k in intervals_steps
-    ]
+    worlds = [_world(scenario.replace(checkpoint_interval_steps=int(k))) for k in intervals_steps]
     if not worlds:
         raise InputError("intervals_steps = [] [steps]; allowed: at least one interval.")
     sums = [np.empty((0, 0)) for _ in worlds]

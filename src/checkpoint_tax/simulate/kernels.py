@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._compile import kernel
+from checkpoint_tax.simulate._compile import kernel
 
 BLOCK = 512
 HALF = BLOCK // 2
@@ -94,7 +94,7 @@ def _open_uniform(bits, as_float, uniform):
 
 @kernel
 def _minus_log(bits, as_float, out):
-    """out = -log(as_float) for normal positive numbers below 1; `bits` views the same memory.
+    """Out = -log(as_float) for normal positive numbers below 1; `bits` views the same memory.
 
     The C library's logarithm is scalar; this one is a few vector operations: exponent and
     mantissa m in [sqrt(1/2), sqrt(2)) are split with integer operations, then
@@ -289,9 +289,7 @@ def lost_work(
     progress = np.empty(BLOCK)
     for row in range(out.shape[0]):
         replica = first_batch + np.uint64(row)
-        _gaps(
-            bits, uniform, gaps, np.uint64(0), replica, key_low, key_high, scale, inverse_shape
-        )
+        _gaps(bits, uniform, gaps, np.uint64(0), replica, key_low, key_high, scale, inverse_shape)
         _account(
             gaps,
             up,

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special, stats
 
-from ..errors import InputError
-from ..scenario import Scenario
+from checkpoint_tax.errors import InputError
+from checkpoint_tax.scenario import Scenario
 
 __all__ = ["Estimate", "IntervalSweep", "Runs", "Simulation"]
 
-CONFIDENCE = 0.95
+TAIL = 0.025
+"""Probability left outside on each side of an interval."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Estimate:
         return f"{value} ({low}, {high})"
 
 
-def interval(series: npt.NDArray[np.float64], degrees: int, tail: float = 0.025) -> Estimate:
+def interval(series: npt.NDArray[np.float64], degrees: int, tail: float = TAIL) -> Estimate:
     """Student interval of the mean of independent values.
 
     Parameters
@@ -70,7 +71,7 @@ def interval(series: npt.NDArray[np.float64], degrees: int, tail: float = 0.025)
     value = math.fsum(series) / n
     deviations = series - value
     variance = math.fsum(deviations * deviations) / degrees
-    half = -float(stats.t.ppf(tail, degrees)) * math.sqrt(variance / n)
+    half = -float(special.stdtrit(degrees, tail)) * math.sqrt(variance / n)
     return Estimate(value, value - half, value + half)
 
 
@@ -101,7 +102,7 @@ class IntervalSweep:
         values = np.array([math.fsum(row) for row in self.series])
         return int(np.flatnonzero(values == values.max())[-1])
 
-    def shortfall(self, position: int, tail: float = 0.025) -> Estimate:
+    def shortfall(self, position: int, tail: float = TAIL) -> Estimate:
         """How much worse than the best an interval is, from paired differences [1]."""
         gap = self.series[self.best()] - self.series[position]
         return interval(gap, gap.size - 2, tail)
@@ -209,13 +210,12 @@ def sample_quantile(sample: npt.NDArray[np.float64], probability: float) -> Esti
     ordered = np.sort(sample)
     n = ordered.size
     below = stats.binom(n, probability)
-    tail = (1.0 - CONFIDENCE) / 2
-    # P(low-th order statistic > quantile) = P(B <= low - 1) <= tail, and likewise above.
-    low = int(below.ppf(tail))
-    while low > 0 and below.cdf(low - 1) > tail:
+    # P(low-th order statistic > quantile) = P(B <= low - 1) <= TAIL, and likewise above.
+    low = int(below.ppf(TAIL))
+    while low > 0 and below.cdf(low - 1) > TAIL:
         low -= 1
-    high = int(below.ppf(1.0 - tail)) + 1
-    while high <= n and below.sf(high - 1) > tail:
+    high = int(below.ppf(1.0 - TAIL)) + 1
+    while high <= n and below.sf(high - 1) > TAIL:
         high += 1
     return Estimate(
         float(np.quantile(ordered, probability)),
