@@ -122,14 +122,15 @@ def save_cycle(scenario: Scenario, interval_steps: float | None = None) -> SaveC
     if not fits and scenario.drain_mode == "skip":
         work_s = due_s * math.ceil(drain_s / due_s * (1.0 - _ROUNDING))
     elif not fits and scenario.drain_mode == "compressed":
-        work_s = latency_s = due_s
+        work_s = due_s
     elif not fits and scenario.drain_mode == "overlap":
         # Drains stand still while a later save stops training; each of the n - 1 such stops is
         # counted as the taxed progress that would have taken its time.
         others = scenario.overlap_drains - 1
         latency_s = drain_s + others * (drain_s + scenario.staging_s / (1.0 + scenario.drain_tax))
     if scenario.drain_mode != "overlap":
-        latency_s = min(latency_s, work_s)  # only rounding can put it above
+        # The compressed drain ends with its interval; in the other modes only rounding is cut.
+        latency_s = min(latency_s, work_s)
     return SaveCycle(
         work_s=work_s,
         stop_s=scenario.staging_s,
