@@ -152,7 +152,7 @@ def test_a_failure_costs_the_same_whatever_lies_between_failures():
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 1.5, "7", True, None])
 def test_a_seed_out_of_range_is_refused(seed):
-    with pytest.raises(InputError, match="seed = .*allowed: a whole number from 0 to 2\\^64 - 1"):
+    with pytest.raises(InputError, match=r"seed = .*allowed: a whole number from 0 to 2\^64 - 1"):
         simulate(Scenario(), seed=seed)
 
 
@@ -163,13 +163,13 @@ def test_a_half_width_out_of_range_is_refused(half_width):
         lambda: goodput_difference(Scenario(), Scenario(), half_width=half_width),
         lambda: sweep_intervals(Scenario(), [3], half_width=half_width),
     ):
-        with pytest.raises(InputError, match="half_width = .*allowed: strictly between 0 and 1"):
+        with pytest.raises(InputError, match=r"half_width = .*allowed: strictly between 0 and 1"):
             call()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.0, True])
 def test_a_thread_count_out_of_range_is_refused(threads):
-    with pytest.raises(InputError, match="threads = .*allowed"):
+    with pytest.raises(InputError, match=r"threads = .*allowed"):
         simulate(Scenario(), threads=threads)
 
 
@@ -193,7 +193,7 @@ def test_the_cap_is_said_not_hidden():
 def test_a_quantile_of_too_few_values_has_an_open_interval():
     estimate = sample_quantile(np.arange(3.0), 0.99)
     assert estimate.high == math.inf
-    with pytest.raises(InputError, match="probability = 1.0"):
+    with pytest.raises(InputError, match=r"probability = 1\.0"):
         sample_quantile(np.arange(3.0), 1.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,9 +167,8 @@ def _search_limit(scenario: Scenario) -> int:
     drain_s = 0.0 if scenario.save_kind == "blocking" else scenario.drain_s
     # Clustered failures (shape < 1) leave long quiet gaps and lengthen the best interval.
     stretch = 4.0 * max(1.0, 1.0 / scenario.failure_shape)
-    return int(
-        min(_LONGEST_STEPS, math.ceil(stretch * (first_order_s + drain_s) / scenario.step_s) + 16)
-    )
+    steps = math.ceil(stretch * (first_order_s + drain_s) / scenario.step_s) + 16
+    return int(min(_LONGEST_STEPS, steps))
 
 
 def _grid(low: int, high: int, points: int) -> list[int]:
@@ -280,7 +280,7 @@ def _by_simulation(
         first, last = _run_of([a or n for a, n in zip(alike, near, strict=True)], best)
         new_low = candidates[max(first - 1, 0)]
         new_high = candidates[min(last + 1, len(candidates) - 1)]
-        spacing = max(b - a for a, b in zip(candidates, candidates[1:], strict=False))
+        spacing = max(b - a for a, b in itertools.pairwise(candidates))
         if (new_low, new_high) == (low, high) or spacing <= 1:
             break
         low, high = new_low, new_high

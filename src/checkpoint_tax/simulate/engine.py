@@ -9,6 +9,7 @@ numbers without asking for them.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -126,7 +127,7 @@ def _share_out(rows: int, threads: int, least: int, run: Callable[[int, int], No
         run(0, rows)
         return
     with ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(run, a, b) for a, b in zip(edges, edges[1:], strict=False)]:
+        for done in [pool.submit(run, a, b) for a, b in itertools.pairwise(edges)]:
             done.result()
 
 
@@ -585,8 +586,8 @@ def _play(scenario: Scenario, key: np.uint64, first: int, n_runs: int, threads: 
     if unfinished:
         raise InputError(
             f"run_steps = {scenario.run_steps} [steps]: {unfinished} of {n_runs} runs met "
-            f"{FAILURE_LIMIT:,} failures without finishing; allowed: a job that secures progress between "
-            f"failures (MTBF {scenario.job_mtbf_s:g} s, save cycle {world.period:g} s)."
+            f"{FAILURE_LIMIT:,} failures without finishing; allowed: a job that secures progress "
+            f"between failures (MTBF {scenario.job_mtbf_s:g} s, save cycle {world.period:g} s)."
         )
     seconds = {
         "goodput": np.full(n_runs, needed),
