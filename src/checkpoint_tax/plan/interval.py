@@ -128,7 +128,9 @@ def best_interval(
         Goodput difference that does not matter [percentage points].
     half_width : float
         Precision of each simulated goodput [share of wall time].
-    seed, threads
+    seed : int
+        As for `checkpoint_tax.simulate.simulate`.
+    threads : int, optional
         As for `checkpoint_tax.simulate.simulate`.
 
     Returns

@@ -332,7 +332,11 @@ def goodput_difference(
         The jobs to compare; both meet the same standardised gaps between failures.
     half_width : float
         Half-width of the 95 % interval of the difference at which to stop [share of wall time].
-    seed, threads, max_failures
+    seed : int
+        As for `simulate`.
+    threads : int, optional
+        As for `simulate`.
+    max_failures : int
         As for `simulate`.
 
     Returns
@@ -388,7 +392,11 @@ def sweep_intervals(
         Checkpoint intervals to try [steps], each at least 1.
     half_width : float
         Half-width of the widest 95 % interval among the values at which to stop [share].
-    seed, threads, max_failures
+    seed : int
+        As for `simulate`.
+    threads : int, optional
+        As for `simulate`.
+    max_failures : int
         As for `simulate`; the cap holds for each interval.
 
     Returns
@@ -442,7 +450,9 @@ def lost_work_s(
         The job.
     n_failures : int
         How many failures to draw [1].
-    seed, threads
+    seed : int
+        As for `simulate`.
+    threads : int, optional
         As for `simulate`.
 
     Returns
@@ -511,8 +521,10 @@ def simulate_runs(
         finish time is at most this share of it [1].
     probability : float
         The quantile that `relative_half_width` speaks of, strictly between 0 and 1 [1].
-    seed, threads
+    seed : int
         As for `simulate`. Run ``i`` of a seed is the same whatever `n_runs` is.
+    threads : int, optional
+        As for `simulate`.
     max_runs : int
         Where doubling stops even if the precision was not met [1].
 

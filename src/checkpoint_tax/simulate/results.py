@@ -41,7 +41,17 @@ class Estimate:
         return 0.5 * (self.high - self.low)
 
     def covers(self, truth: float) -> bool:
-        """Say whether `truth` lies inside the interval, ends included."""
+        """Say whether a value lies inside the interval, ends included.
+
+        Parameters
+        ----------
+        truth : float
+            In the unit of the estimate.
+
+        Returns
+        -------
+        bool
+        """
         return self.low <= truth <= self.high
 
     def __format__(self, spec: str) -> str:
@@ -94,16 +104,41 @@ class IntervalSweep:
     met: bool
 
     def goodput(self) -> list[Estimate]:
-        """Goodput at each interval with its 95 % interval [1]."""
+        """Goodput at each interval.
+
+        Returns
+        -------
+        list of Estimate
+            Shares of wall time with their 95 % intervals [1], in the order of `steps`.
+        """
         return [interval(row, row.size - 2) for row in self.series]
 
     def best(self) -> int:
-        """Position of the highest estimate; the longest interval among equals."""
+        """Position of the highest estimate.
+
+        Returns
+        -------
+        int
+            Index into `steps`; the last one among equals.
+        """
         values = np.array([math.fsum(row) for row in self.series])
         return int(np.flatnonzero(values == values.max())[-1])
 
     def shortfall(self, position: int, tail: float = TAIL) -> Estimate:
-        """How much worse than the best an interval is, from paired differences [1]."""
+        """How much worse than the best an interval is, from paired differences.
+
+        Parameters
+        ----------
+        position : int
+            Index into `steps`.
+        tail : float
+            Probability left outside on each side [1].
+
+        Returns
+        -------
+        Estimate
+            Goodput of the best less goodput at `position` [1].
+        """
         gap = self.series[self.best()] - self.series[position]
         return interval(gap, gap.size - 2, tail)
 
@@ -181,7 +216,13 @@ class Runs:
         return sample_quantile(self.finish_s, probability)
 
     def mean(self) -> Estimate:
-        """Mean finish time [s] with its 95 % Student interval."""
+        """Mean finish time.
+
+        Returns
+        -------
+        Estimate
+            With its 95 % Student interval [s].
+        """
         return interval(self.finish_s, self.finish_s.size - 1)
 
 
