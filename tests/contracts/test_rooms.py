@@ -60,7 +60,7 @@ def test_every_room_stands_in_the_layers():
 @pytest.mark.parametrize(
     ("library", "allowed"),
     [
-        ("numba", {"simulate"}),
+        ("numba", {"compilation", "reconcile"}),
         ("altair", {"report", "studies"}),
         ("papermill", {"publish"}),
         ("doit", {"publish"}),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkpoint_tax.simulate._compile import kernel
+from checkpoint_tax.compilation import kernel
 
 BLOCK = 512
 HALF = BLOCK // 2
