@@ -1,6 +1,7 @@
 """The list of claims refuses rows that contradict themselves."""
 
 import csv
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,10 @@ def test_good_rows_load_in_order(tmp_path: Path) -> None:
     rows = [GOOD, GOOD | FACT, GOOD | CONCLUSION]
     claims = load_claims(write(tmp_path / "claims.csv", *rows))
     assert [claim.claim_id for claim in claims] == [row["claim_id"] for row in rows]
-    assert (claims[0].value, claims[0].rounding, claims[2].value) == (96.42, 0.005, None)
+    numbers = {"value": 96.42, "rounding": 0.005}
+    assert asdict(claims[0]) == GOOD | numbers
+    assert asdict(claims[1]) == GOOD | FACT | {"value": 54.0, "rounding": 0.5}
+    assert asdict(claims[2]) == GOOD | CONCLUSION | {"value": None, "rounding": None}
 
 
 @pytest.mark.parametrize(

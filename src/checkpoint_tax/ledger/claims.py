@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from checkpoint_tax.errors import InputError
-from checkpoint_tax.ledger.printed import RELATIONS, read_printed
+from checkpoint_tax.ledger.printed import read_printed
 from checkpoint_tax.resources import data_path
 
 POSTS: Mapping[str, str] = {
@@ -196,10 +196,6 @@ def _number(row: Mapping[str, str], where: str) -> tuple[float | None, float | N
     if len(given) != len(_NUMERIC):
         missing = ", ".join(field for field in _NUMERIC if not row[field])
         raise InputError(f"{where}: {missing} is empty.")
-    if row["relation"] not in RELATIONS:
-        raise InputError(
-            f"{where}: relation is {row['relation']!r}; allowed are {', '.join(RELATIONS)}."
-        )
     try:
         value, rounding = Decimal(row["value"]), Decimal(row["rounding"])
     except InvalidOperation:

@@ -145,8 +145,6 @@ def verdict(claim: Claim, computed: Computed | None) -> Verdict:
         if not computed.note:
             raise InputError(f"claim {claim.claim_id}: computed holds neither number nor note.")
         return Verdict(NOT_COMPUTABLE, _sentence(f"Not computable here: {computed.note}"))
-    if claim.kind != "conclusion" and computed.value is None:
-        raise InputError(f"claim {claim.claim_id} is {claim.kind}: computed needs a value.")
     return _RULES[claim.kind](claim, computed)
 
 
@@ -197,9 +195,9 @@ def _printed(claim: Claim) -> tuple[float, float]:
     return claim.value, claim.rounding
 
 
-def _value(computed: Computed) -> float:
+def _value(claim: Claim, computed: Computed) -> float:
     if computed.value is None:
-        raise InputError("computed needs a value.")
+        raise InputError(f"claim {claim.claim_id} is {claim.kind}: computed needs a value.")
     return computed.value
 
 
@@ -250,7 +248,7 @@ def _condition(computed: Computed) -> str:
 
 
 def _exact(claim: Claim, computed: Computed) -> Verdict:
-    value = _value(computed)
+    value = _value(claim, computed)
     agrees = _meets(claim, value)
     if computed.low is not None and computed.high is not None:
         ends = {_meets(claim, computed.low), _meets(claim, computed.high)}
@@ -271,7 +269,7 @@ def _exact(claim: Claim, computed: Computed) -> Verdict:
 
 
 def _statistical(claim: Claim, computed: Computed) -> Verdict:
-    value, low, high = _value(computed), computed.low, computed.high
+    value, low, high = _value(claim, computed), computed.low, computed.high
     if low is None or high is None:
         raise InputError(
             f"claim {claim.claim_id} is statistical: computed needs the range that one run "
@@ -293,7 +291,7 @@ def _statistical(claim: Claim, computed: Computed) -> Verdict:
 
 
 def _unstated_stream(claim: Claim, computed: Computed) -> Verdict:
-    value, low, high = _value(computed), computed.low, computed.high
+    value, low, high = _value(claim, computed), computed.low, computed.high
     agrees = _meets(claim, value)
     found = f"Recomputed {_shown(claim, value)}, which {_agreement(claim, agrees=agrees)}"
     if agrees:
@@ -313,7 +311,7 @@ def _unstated_stream(claim: Claim, computed: Computed) -> Verdict:
 
 
 def _input(claim: Claim, computed: Computed) -> Verdict:
-    value = _value(computed)
+    value = _value(claim, computed)
     agrees = _meets(claim, value)
     found = f"the post's other figures imply {_shown(claim, value)}"
     if computed.low is not None and computed.high is not None:
@@ -325,7 +323,7 @@ def _input(claim: Claim, computed: Computed) -> Verdict:
 
 
 def _external_fact(claim: Claim, computed: Computed) -> Verdict:
-    value, low, high = _value(computed), computed.low, computed.high
+    value, low, high = _value(claim, computed), computed.low, computed.high
     agrees = _meets(claim, value)
     interval = "" if low is None or high is None else f" ({_span(claim, low, high)})"
     found = f"The sourced value {_shown(claim, value)}{interval} {_agreement(claim, agrees=agrees)}"
