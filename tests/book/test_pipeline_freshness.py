@@ -189,6 +189,9 @@ def test_a_failed_chapter_is_named_and_the_others_results_are_kept(
     build()
     small_book.add("pace", "step_s: float = 8.0  # [s] one step", "step_s")
     small_book.add("size", "n_gpus: int = 2  # [1] GPUs", "n_gpus")
+    for name in ("drain", "restart", "idle"):  # more than are executed at a time
+        small_book.add(name, f"{name}_s: float = 1.0  # [s] {name}", "1")
+    sites = []
 
     def fail(project, chapter, parameters, output, **options):
         if chapter.name == "size":
@@ -196,13 +199,18 @@ def test_a_failed_chapter_is_named_and_the_others_results_are_kept(
         return recorder(project, chapter, parameters, output, **options)
 
     with pytest.raises(BuildFailed) as failed:
-        pipeline.build(small_book.project, executor=fail, site_builder=site_writer)
+        pipeline.build(
+            small_book.project,
+            executor=fail,
+            site_builder=lambda project, *_: sites.append(project),
+        )
     assert str(failed.value) == (
         "Chapter size failed in cell 3:\n"
         "    ValueError: too few\n"
         "    while running: study.table(job)"
     )
-    assert recorder.taken() == ["pace"]
+    assert recorder.taken() == ["drain", "idle", "pace", "restart"]
+    assert not sites, "a site of some chapters is not the book"
     assert not small_book.project.html.exists(), "the old site must not look up to date"
     assert build() == ["size"]
     assert (small_book.project.html / "index.html").is_file()
