@@ -115,7 +115,7 @@ def with_range(value: float, low: float, high: float, digits: int) -> str:
     if MISSING in (shown, *bounds):
         return shown
     below, above = number(value - low, digits), number(high - value, digits)
-    if below == above and float(low) <= float(value) <= float(high):
+    if below == above:
         return f"{shown} ± {above}"
     return f"{shown} [{bounds[0]}, {bounds[1]}]"
 
