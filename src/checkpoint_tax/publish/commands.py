@@ -57,7 +57,9 @@ def build_command(
             help="Parameter file, or a preset's name; its book goes to book/_build/NAME/html."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Execute every chapter, however fresh.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Execute every chapter, however fresh.")
+    ] = False,
     root: _Root = None,
 ) -> None:
     """Execute the chapters that are not fresh and build the static site."""
