@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 from baselines import numpy_loop, simpy_steps
-from checkpoint_tax.studies.post_tables import simulate_cells
 
 from checkpoint_tax.plan import exact_goodput
 from checkpoint_tax.scenario import Scenario
 from checkpoint_tax.simulate import engine
+from checkpoint_tax.studies.post_tables import simulate_cells
 
 HERE = Path(__file__).parent
 FAILURES = 8_000_000
