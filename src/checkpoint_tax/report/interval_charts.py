@@ -7,6 +7,7 @@ import pandas as pd
 
 from checkpoint_tax.report.charts import PALETTE, described
 from checkpoint_tax.report.prose import listed
+from checkpoint_tax.report.tables import MINUS
 
 LOSS_COLOURS: Mapping[str, str] = {
     "save": PALETTE[0],
@@ -31,7 +32,7 @@ def interval_error_chart(errors: pd.DataFrame) -> altair.Chart:
     altair.Chart
     """
     last = errors[errors["cost_over_mtbf"] == errors["cost_over_mtbf"].max()]
-    ends = listed([f"{row.error:+.0%} ({row.formula})" for row in last.itertuples()])
+    ends = listed([f"{_signed(row.error)} ({row.formula})" for row in last.itertuples()])
     worst = last["cost_over_mtbf"].iloc[0]
     chosen = altair.selection_point(fields=["formula"], bind="legend")
     chart = (
@@ -63,6 +64,10 @@ def interval_error_chart(errors: pd.DataFrame) -> altair.Chart:
     )
 
 
+def _signed(share: float) -> str:
+    return f"{100.0 * share:+.0f} %".replace("-", MINUS)
+
+
 def _multiple(ratio: float) -> str:
     return "as long as" if ratio == 1.0 else f"{ratio:g} times"
 
@@ -91,7 +96,7 @@ def flatness_chart(losses: pd.DataFrame, *, tolerance: float, caption: str) -> a
         .mark_line()
         .encode(
             x=altair.X("relative:Q")
-            .scale(type="log")
+            .scale(type="log", nice=False)
             .axis(values=[0.25, 0.5, 1, 2, 4], format="~g")
             .title("interval over the best one"),
             y=altair.Y("points:Q").title("goodput lost [percentage points]"),

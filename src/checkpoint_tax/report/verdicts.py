@@ -18,6 +18,7 @@ VERDICT_CLASSES: Mapping[object, str] = {
     "open": "verdict-open",
 }
 
+_QUOTED = {"true only when": "“true only when”"}
 _RECOMPUTED = ("computed", "low", "high", "unit", "rounding")
 
 
@@ -53,9 +54,31 @@ def verdict_table(
     }
     if pages is not None:
         shown["page"] = [pages.get(chapter, "") for chapter in frame["chapter"]]
-        shown["chapter"] = [chapter.replace("-", " ") for chapter in frame["chapter"]]
+        shown["chapter"] = [
+            MISSING if chapter == "later" else chapter.replace("-", " ")
+            for chapter in frame["chapter"]
+        ]
         columns["chapter"] = Column("chapter", link="page")
     return table(shown, columns, name=name, caption=caption, classes={"verdict": VERDICT_CLASSES})
+
+
+def verdict_counts(frame: pd.DataFrame) -> str:
+    """How many claims have each verdict, in words.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Rows of `checkpoint_tax.ledger.ledger_frame`.
+
+    Returns
+    -------
+    str
+        Such as ``"12 reproduced, 9 “true only when”, 1 differs"``, in the order of the verdicts.
+    """
+    counted = frame["verdict"].value_counts()
+    return ", ".join(
+        f"{counted[name]} {_QUOTED.get(name, name)}" for name in VERDICTS if name in counted
+    )
 
 
 def counts_table(counts: pd.DataFrame, *, heading: str, name: str, caption: str) -> Table:
@@ -91,4 +114,4 @@ def _recomputed(value: float, low: float, high: float, unit: str, rounding: floa
     text = quantity(value, unit, digits)
     if not math.isnan(low):
         text += f" [{quantity(low, '1', digits)}, {quantity(high, '1', digits)}]"
-    return text.replace("-", MINUS)
+    return text.replace("-", MINUS).replace(f" {unit}", f"\u00a0{unit}")

@@ -21,12 +21,12 @@ from checkpoint_tax.report.interval_charts import interval_error_chart as draw_i
 from checkpoint_tax.report.interval_charts import loss_chart as draw_losses
 from checkpoint_tax.report.prose import Prose, listed, percent, points
 from checkpoint_tax.report.tables import Column, Table, table
-from checkpoint_tax.report.verdicts import verdict_table
+from checkpoint_tax.report.verdicts import verdict_counts, verdict_table
 from checkpoint_tax.scenario import Scenario, load_scenario, save_cycle
 from checkpoint_tax.simulate import Estimate, simulate, sweep_intervals
 from checkpoint_tax.studies import interval_claims
 from checkpoint_tax.theory import availability, daly, ettr, nonblocking, renewal, waste, young
-from checkpoint_tax.units import DAY_S, HOUR_S, duration_text
+from checkpoint_tax.units import DAY_S, HOUR_S, MINUTE_S, duration_text
 
 __all__ = [
     "CHAPTER",
@@ -366,8 +366,8 @@ def flatness_chart(job: Scenario) -> altair.LayerChart:
     return draw_flatness(
         frame,
         tolerance=PRACTICAL_POINTS / 100.0,
-        caption="The optimum is flat: an interval twice the best one loses "
-        f"{points(min(doubled))} to {points(max(doubled))}; the dashed line marks "
+        caption="The optimum is flat: an interval twice the best one loses between "
+        f"{points(min(doubled))} and {points(max(doubled))}; the dashed line marks "
         f"{PRACTICAL_POINTS:g} points.",
     )
 
@@ -427,109 +427,101 @@ def ratio_table() -> Table:
 
 
 def cross_check_frame() -> pd.DataFrame:
-    """Arithmetic that others published, recomputed with this study's functions.
+    """What follows from figures that others published.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``source``, ``quantity``, ``unit``, ``published``, ``ours`` (numbers in `unit`)
-        and ``digits`` (decimals that were published).
+        Columns ``source``, ``given`` (the published figures), ``follows`` (what is computed from
+        them), ``value`` (in `unit`), ``unit`` and ``digits`` (decimals that are meant).
     """
     facts = {key: fact.value for key, fact in load_facts().items()}
-    bloom_mtbf_s = facts["bloom_days_per_failure"] * DAY_S
-    bloom_stop_s = facts["bloom_blocking_s"]
-    rows: list[tuple[str, str, str, float, float, int]] = [
+    bloom = f"a failure a week, saves of {facts['bloom_blocking_s']:g} s"
+    bloom_s = (facts["bloom_blocking_s"], facts["bloom_days_per_failure"] * DAY_S)
+    rows: list[tuple[str, str, str, float, str, int]] = [
         (
-            "Saxena et al., arXiv:2410.18124, BLOOM with a restart of 1,800 s",
+            "BLOOM-176B",
+            f"{bloom}; restarts of {_BLOOM_RESTART_S:,.0f} s assumed",
             "period with the best availability",
+            float(availability.saxena_interval_s(*bloom_s, _BLOOM_RESTART_S)),
             "s",
-            7006.0,
-            float(availability.saxena_interval_s(bloom_stop_s, bloom_mtbf_s, _BLOOM_RESTART_S)),
             0,
         ),
         (
-            "the same job",
+            "BLOOM-176B",
+            bloom,
             "period with the best goodput, exact",
+            float(renewal.best_work_s(*bloom_s)) + bloom_s[0],
             "s",
-            math.nan,
-            float(renewal.best_work_s(bloom_stop_s, bloom_mtbf_s)) + bloom_stop_s,
             0,
         ),
     ]
-    for when, name in (("before", "before its change"), ("after", "after it")):
-        implied_s = young.implied_job_mtbf_s(
-            facts[f"dlrover_{when}_steps"] * facts["dlrover_step_s"],
-            facts[f"dlrover_{when}_blocking_s"],
-        )
+    for when in ("before", "after"):
+        steps, stop_s = facts[f"dlrover_{when}_steps"], facts[f"dlrover_{when}_blocking_s"]
+        implied_s = young.implied_job_mtbf_s(steps * facts["dlrover_step_s"], stop_s)
         rows.append(
             (
-                f"DLRover, GLM-65B, {name}",
-                "time between failures for which its interval is Young's",
-                "h",
-                facts[f"dlrover_{when}_implied_mtbf_h"],
+                f"DLRover, GLM-65B, {when} its change",
+                f"{steps:g} steps of {facts['dlrover_step_s']:g} s, saves of {stop_s:g} s",
+                "time between failures for which this is Young's interval",
                 float(implied_s) / HOUR_S,
+                "h",
                 1,
             )
         )
-    tiercheck_s = 60.0 * facts["tiercheck_interval_min"]
+    tiercheck_s = facts["tiercheck_interval_min"] * MINUTE_S
     rows.append(
         (
-            "TierCheck, arXiv:2605.17821, 405B parameters",
-            "waste if 4 min is Young's interval for saves of 2.5 s, 2C/τ",
-            "%",
-            facts["tiercheck_waste"],
+            "TierCheck, 405B parameters",
+            f"{facts['tiercheck_interval_min']:g} min, saves of "
+            f"{facts['tiercheck_blocking_s']:g} s, waste {facts['tiercheck_waste']:g} %",
+            "waste if this is Young's interval",
             100.0 * 2.0 * facts["tiercheck_blocking_s"] / tiercheck_s,
+            "%",
             1,
         )
     )
-    quarter_s = 90.0 * DAY_S / 720.0
-    for stop_s, published in ((40.0, 0.370), (200.0, 1.85)):
-        loss = waste.first_order_losses(quarter_s, stop_s, 1.0, 0.0)["save"]
+    for stop_s in (40.0, 200.0):
+        loss = waste.first_order_losses(90.0 * DAY_S / 720.0, stop_s, 1.0, 0.0)["save"]
         rows.append(
             (
-                "ml-engineering guide, fault tolerance",
-                f"time spent in 720 saves of {stop_s:g} s in 90 days",
-                "%",
-                published,
+                "ml-engineering guide",
+                f"720 saves of {stop_s:g} s in 90 days",
+                "time that saves take",
                 100.0 * float(loss),
-                3 if published < 1.0 else 2,
+                "%",
+                3,
             )
         )
-    return pd.DataFrame(rows, columns=["source", "quantity", "unit", "published", "ours", "digits"])
+    return pd.DataFrame(rows, columns=["source", "given", "follows", "value", "unit", "digits"])
 
 
 def cross_check_table() -> Table:
-    """Published arithmetic as a table.
+    """What follows from others' figures as a table.
 
     Returns
     -------
     Table
     """
+    facts = {key: fact.value for key, fact in load_facts().items()}
     frame = cross_check_frame()
-    for column in ("published", "ours"):
-        frame[f"{column}_text"] = [
-            "" if math.isnan(value) else f"{value:,.{digits}f} {unit}"
-            for value, digits, unit in zip(
-                frame[column], frame["digits"], frame["unit"], strict=True
-            )
-        ]
-    both = frame.dropna(subset=["published"])
-    same = sum(
-        round(ours, digits) == round(published, digits)
-        for ours, published, digits in zip(
-            both["ours"], both["published"], both["digits"], strict=True
-        )
-    )
+    value = frame["value"]
+    frame["shown"] = [
+        f"{number:,.{digits}f}\u00a0{unit}"
+        for number, digits, unit in zip(value, frame["digits"], frame["unit"], strict=True)
+    ]
     return table(
         frame,
         {
-            "source": Column("source"),
-            "quantity": Column("quantity"),
-            "published_text": Column("published"),
-            "ours_text": Column("ours"),
+            "source": Column("job", below="given"),
+            "follows": Column("what follows"),
+            "shown": Column("value"),
         },
         name="cross-checks",
-        caption=f"{same} of {len(both)} published figures come out to their last digit.",
+        caption=f"The availability optimum is {percent(value[0] / value[1] - 1.0, 1)} longer than "
+        "the exact one for goodput; both of DLRover's intervals suit one time between failures to "
+        f"within {percent(abs(value[2] / value[3] - 1.0), 0)}; TierCheck's waste of "
+        f"{facts['tiercheck_waste']:g} % is Young's, {value[4]:.1f} %.",
     )
 
 
@@ -550,7 +542,7 @@ def asynchronous_frame() -> pd.DataFrame:
     post = load_scenario("post-16k")
     day_s = DAY_S
     cases = {
-        "8B parameters, blocking save": (blocking, day_s),
+        "NeMo Automodel, 8B parameters, blocking save": (blocking, day_s),
         "the same save, asynchronous, tax left out": (staging, day_s),
         f"the same, with a tax of {percent(post.drain_tax, 0)} on a drain of {blocking:g} s": (
             staging + post.drain_tax * blocking,
@@ -583,6 +575,7 @@ def asynchronous_table() -> Table:
     facts = {key: fact.value for key, fact in load_facts().items()}
     frame = asynchronous_frame()
     measured = facts["nemo_step_saving_s"] / facts["nemo_step_alone_s"] - 1.0
+    tax = percent(load_scenario("post-16k").drain_tax, 0)
     gain, taxed = (frame["waste"][0] - frame["waste"][row] for row in (1, 2))
     return table(
         frame,
@@ -596,7 +589,7 @@ def asynchronous_table() -> Table:
         },
         name="asynchronous",
         caption=f"Blocking for less time saves {points(gain)} as long as the background write is "
-        f"free; a tax of 3 % leaves {points(taxed)}. Taxes can be larger: in the same project a "
+        f"free; a tax of {tax} leaves {points(taxed)}. Taxes can be larger: in the same project a "
         f"save at every step, not awaited, made a step {measured + 1:.1f} times as long.",
     )
 
@@ -824,7 +817,7 @@ def answer(job: Scenario) -> Prose:
             if high > low
             else f"no other interval comes within {tolerance}"
         )
-        advice = f"it is best to save {_every_text(job, best.steps)}{drain}, and {within}"
+        advice = f"it is best to save **{_every_text(job, best.steps)}**{drain}, and {within}"
     first = (
         f"For a job of {_gpus_text(job)} that fails every {duration_text(job.job_mtbf_s)} on "
         f"average, with {_saves_text(job)}, {advice}."
@@ -865,7 +858,7 @@ def _second_sentence(job: Scenario, best: BestInterval) -> str:
             f"the square-root formula with that cost gives {_steps_text(steps)} and loses "
             f"{points(top.value - other.value)} against it"
         )
-    return f"Goodput is then {goodput} and {losses}; {formula}."
+    return f"Goodput is then **{goodput}** and {losses}; {formula}."
 
 
 def _saves_text(job: Scenario) -> str:
@@ -889,10 +882,8 @@ def verdicts() -> Table:
     """
     frame = ledger_frame(claims())
     own = frame[frame["chapter"] == CHAPTER]
-    counted = own["verdict"].value_counts()
-    parts = [f"{count} {name}" for name, count in counted.items()]
     return verdict_table(
-        own, name="verdicts", caption=f"The chapter's {len(own)} claims: {listed(parts)}."
+        own, name="verdicts", caption=f"The chapter's {len(own)} claims: {verdict_counts(own)}."
     )
 
 

@@ -21,7 +21,7 @@ from checkpoint_tax.ledger import (
 )
 from checkpoint_tax.report.prose import Prose, listed
 from checkpoint_tax.report.tables import Column, Download, Table, table
-from checkpoint_tax.report.verdicts import counts_table, verdict_table
+from checkpoint_tax.report.verdicts import counts_table, verdict_counts, verdict_table
 from checkpoint_tax.studies import STUDIES
 
 __all__ = [
@@ -49,6 +49,9 @@ SECTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "guide-conclusions": ("the second post's conclusions", ("guide.concl.",)),
 }
 """Part of the page to what it holds and how the ids of its claims begin."""
+
+
+_POST_WORDS = {"tax": "first post", "guide": "second post"}
 
 
 def collect(studies: Mapping[str, str] = STUDIES) -> dict[str, Computed]:
@@ -150,7 +153,7 @@ def section_table(section: str) -> Table:
     return verdict_table(
         part,
         name=section,
-        caption=f"Claims of {what}: {_counted(part)}.",
+        caption=f"Claims of {what}: {verdict_counts(part)}.",
         pages={chapter: f"{chapter}.html" for chapter in _present(STUDIES)},
     )
 
@@ -168,13 +171,15 @@ def counts_by(by: str) -> Table:
     Table
     """
     counted = counts(frame(), by)
+    caption = f"Claims by {by} and verdict."
     if by == "post":
-        counted = counted.rename(index=dict(POSTS))
+        counted = counted.rename(index=_POST_WORDS)
+        named = [f"{words} is “{POSTS[post]}”" for post, words in _POST_WORDS.items()]
+        caption += f" The {listed(named)}."
     elif by == "chapter":
-        counted = counted.rename(index=lambda name: str(name).replace("-", " "))
-    return counts_table(
-        counted, heading=by, name=f"counts-{by}", caption=f"Claims by {by} and verdict."
-    )
+        order = [name for name in (*STUDIES, CHAPTER, "later", "all") if name in counted.index]
+        counted = counted.loc[order].rename(index=_chapter_words)
+    return counts_table(counted, heading=by, name=f"counts-{by}", caption=caption)
 
 
 def open_table() -> Table:
@@ -228,18 +233,18 @@ def answer() -> Prose:
         for name in ("reproduced", "within its noise", "true only when", "differs")
     }
     clauses = {
-        "reproduced": "come out as printed",
-        "within its noise": "lie within what one run of the post's length scatters",
-        "true only when": "hold only under a condition that the post does not state",
-        "differs": "differ",
+        "reproduced": "reproduced",
+        "within its noise": "within what one run of the post's length scatters",
+        "true only when": "true only under a condition that the post does not state",
+        "differs": "different from what is printed",
     }
     parts = [f"{count} {clauses[name]}" for name, count in counted.items() if count]
     not_here = int(by_verdict.get("not computable here", 0))
     if not_here:
-        parts.append(f"{not_here} cannot be checked by anybody but the vendor who makes them")
+        parts.append(f"{not_here} that only the vendor who makes them can check")
     first = f"The two posts make {len(judged)} claims, counted one by one; {decided} are judged"
     first += f", and {n_open} wait for a later chapter." if n_open else "."
-    second = f"Of the judged ones, {listed(parts)}."
+    second = f"Among the judged ones are {listed(parts)}."
     chance = chance_count(judged)
     third = (
         f"Of the {chance.judged} that were read off a simulated run, {chance.outside} lie outside "
@@ -252,5 +257,5 @@ def answer() -> Prose:
     return Prose(f"{first} {second} {third}")
 
 
-def _counted(part: pd.DataFrame) -> str:
-    return listed([f"{count} {name}" for name, count in part["verdict"].value_counts().items()])
+def _chapter_words(chapter: object) -> str:
+    return "a later chapter" if chapter == "later" else str(chapter).replace("-", " ")
