@@ -66,7 +66,7 @@ def higher_order_interval_s(blocking_s: ArrayLike, job_mtbf_s: ArrayLike) -> Flo
     References
     ----------
     J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps",
-    Future Generation Computer Systems 22(3), 2006, equation (37).
+    Future Generation Computer Systems 22(3), 2006.
     """
     cost_s = real("blocking_s", blocking_s, at_least=0.0)
     mtbf_s = real("job_mtbf_s", job_mtbf_s, above=0.0)

@@ -163,7 +163,7 @@ def branch_root(cost: FloatArray) -> FloatArray:
     References
     ----------
     R. M. Corless et al., "On the Lambert W function", Advances in Computational Mathematics 5,
-    1996, section 4, for the expansion about the branch point.
+    1996, for the expansion about the branch point.
     """
     near = np.minimum(cost, _SERIES_UP_TO)
     far = np.maximum(cost, _SERIES_UP_TO)
