@@ -9,6 +9,7 @@ the runs were. From the length follows how widely a printed digit scatters.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,11 @@ from checkpoint_tax.units import PER_CENT
 __all__ = [
     "RunLength",
     "drawn_mtbf_s",
+    "infer_run_length",
     "one_run",
     "one_run_best_interval",
+    "one_run_gap",
+    "one_run_given_restart",
     "post_scenario",
     "run_length",
 ]
@@ -54,7 +58,7 @@ def post_scenario(**changes: object) -> Scenario:
     Scenario
         Preset ``post-16k`` with ``drain_mode="compressed"``, the mode its printed rows imply.
     """
-    return load_scenario("post-16k").replace(drain_mode="compressed", **changes)
+    return load_scenario("post-16k").replace(**{"drain_mode": "compressed", **changes})
 
 
 def drawn_mtbf_s(restart_share: float, restart_s: float) -> float:
@@ -108,6 +112,24 @@ def run_length() -> RunLength:
     Returns
     -------
     RunLength
+    """
+    table = post_table(1)
+    return infer_run_length(
+        dict(zip(table["n_gpus"].tolist(), table["async_restart_percent"].tolist(), strict=True))
+    )
+
+
+def infer_run_length(restart_percent: Mapping[int, float]) -> RunLength:
+    """Infer how long runs were from how their restart shares scatter.
+
+    Parameters
+    ----------
+    restart_percent : mapping of int to float
+        Printed restart share [%] of one run by number of GPUs.
+
+    Returns
+    -------
+    RunLength
 
     Notes
     -----
@@ -116,13 +138,10 @@ def run_length() -> RunLength:
     freedom a row, if all rows ran equally many steps on streams of their own. The rounding of the
     printed shares is below the scatter in each row and is left out.
     """
-    table = post_table(1)
     sizes, excess, per_step = [], [], []
-    for n_gpus, restart_percent in zip(
-        table["n_gpus"].tolist(), table["async_restart_percent"].tolist(), strict=True
-    ):
+    for n_gpus, percent in restart_percent.items():
         job = post_scenario(n_gpus=n_gpus, checkpoint_interval_steps=10)
-        drawn = drawn_mtbf_s(restart_percent * PER_CENT, job.restart_s)
+        drawn = drawn_mtbf_s(percent * PER_CENT, job.restart_s)
         sizes.append(n_gpus)
         excess.append(job.job_mtbf_s / drawn - 1.0)
         wall_per_step = job.step_s / exact_goodput(job)
@@ -163,7 +182,11 @@ def one_run(job: Scenario, share: str, exact_percent: float) -> Computed:
     Computed
         The exact share with the range that holds 95 % of single runs [%].
     """
-    low, high = np.quantile(_shares(job)[share], RANGE) / PER_CENT
+    return _one_run(_shares(job)[share], exact_percent)
+
+
+def _one_run(sample: npt.NDArray[np.float64], exact_percent: float) -> Computed:
+    low, high = np.quantile(sample, RANGE) / PER_CENT
     length = run_length()
     return Computed(
         value=exact_percent,
@@ -171,6 +194,47 @@ def one_run(job: Scenario, share: str, exact_percent: float) -> Computed:
         high=float(max(high, exact_percent)),
         note=f"range of one run of {length.steps:,} steps, the length inferred from table 1",
     )
+
+
+def one_run_gap(job: Scenario, other: Scenario, exact_points: float) -> Computed:
+    """Range within which one pair of runs would print the goodput of `job` less that of `other`.
+
+    Parameters
+    ----------
+    job, other : Scenario
+        Jobs whose runs meet the same failures.
+    exact_points : float
+        Exact long-run difference [percentage points].
+
+    Returns
+    -------
+    Computed
+        The exact difference with the range that holds 95 % of single pairs [percentage points].
+    """
+    return _one_run(_shares(job)["goodput"] - _shares(other)["goodput"], exact_points)
+
+
+def one_run_given_restart(job: Scenario, share: str) -> float:
+    """Scatter of a share that is left once a run's restart share is known.
+
+    Parameters
+    ----------
+    job : Scenario
+        The job of the cell.
+    share : str
+        ``goodput``, ``save`` or ``rework``.
+
+    Returns
+    -------
+    float
+        Half the width of the range that holds 95 % of single runs [percentage points], after a
+        straight line in the restart share is taken out: how many failures a run drew explains most
+        of its scatter, where in their intervals they fell explains this rest.
+    """
+    runs = _shares(job)
+    slope, intercept = np.polyfit(runs["restart"], runs[share], 1)
+    low, high = np.quantile(runs[share] - slope * runs["restart"] - intercept, RANGE) / PER_CENT
+    return float(high - low) / 2.0
 
 
 def one_run_best_interval(job: Scenario, grid_steps: tuple[int, ...]) -> tuple[int, int, int]:
