@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 for success, 1 for a chapter or a book that failed, 2 for a refused input or a
-        wrong usage. A refused input is one line on standard error.
+        0 for success, 1 for a chapter or a book that failed or a state with findings, 2 for a
+        refused input or a wrong usage. A refused input is one line on standard error.
     """
     try:
         app(args=_join_pairs(sys.argv[1:] if arguments is None else arguments), prog_name=NAME)
@@ -261,6 +261,52 @@ def interval(
     print(f"\ngoodput there: {100 * best.goodput.value:.2f} %")
     if best.at_drain_boundary:
         print("The best interval is the drain itself: bandwidth, not failures, sets it.")
+
+
+@app.command("inspect")
+def inspect_state(
+    path: Annotated[
+        Path, typer.Argument(help="A torch.save or safetensors file, or a distributed checkpoint.")
+    ],
+    against: Annotated[
+        Path | None, typer.Option(help="Another checkpoint of the same training.")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option(help="The step it should be at; else read from its name.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at a saved training state for version skew; status 1 if there are findings.
+
+    No code of the file is run. A clean answer is no proof: not every skew leaves a trace.
+    """
+    from checkpoint_tax.reconcile.inspect import inspect_checkpoint
+
+    seen = inspect_checkpoint(path, against=against, step=step)
+    if as_json:
+        _print_json(seen.as_dict())
+    else:
+        counters = ", ".join(f"{count:g}" for count in seen.counters[:5]) or "none"
+        if len(seen.counters) > 5:
+            counters += f" and {len(seen.counters) - 5} more"
+        _print_rows(
+            [
+                ("format", seen.format),
+                ("parameters with state", f"{seen.n_parameters}"),
+                ("elements of moments", f"{seen.n_moment_elements}"),
+                ("step counters at", counters),
+                ("step expected", seen.step_source),
+            ]
+        )
+        for finding in seen.findings:
+            print(f"\nFINDING {finding.kind}: {finding.sentence}.")
+        print()
+        for note in seen.notes:
+            print(f"note: {note}.")
+        if seen.clean:
+            print("Nothing found; not every skew leaves a trace.")
+    if not seen.clean:
+        raise typer.Exit(1)
 
 
 @app.command("run")
