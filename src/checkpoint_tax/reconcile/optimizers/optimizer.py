@@ -92,9 +92,12 @@ class Optimizer(ABC, Generic[S]):
     ----------
     name : str
         Name for people.
+    exact_inverse : bool
+        Whether `back` gives the earlier state bit for bit, as it does with recorded corrections.
     """
 
     name: ClassVar[str]
+    exact_inverse: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, p: Array) -> S:
@@ -336,7 +339,8 @@ class Optimizer(ABC, Generic[S]):
         arrays = state_arrays(earlier)
         v = arrays.get("v")
         if v is not None:
-            cancelled = (v < 0) | ((v == 0) & (state_arrays(later)["v"] != 0))
+            gone = (v == 0) & (state_arrays(later)["v"] != 0)
+            cancelled = v < 0 if self.exact_inverse else (v < 0) | gone
             if cancelled.any():
                 at = int(np.flatnonzero(cancelled)[0])
                 raise SecondMomentLost(

@@ -1,0 +1,332 @@
+"""How far a rollback can be trusted, element by element, and when it is refused.
+
+Undoing one step of the second moment subtracts the step's share ``rho = (1-b2) g^2 / v`` of it,
+so a rounding of the later value, at most u of it, becomes ``u / (1 - rho)`` of the earlier one.
+The next step back amplifies what it finds in the same way: ``e <- (e + u) / (1 - rho)``. That is
+the gate in its plainest form, and a threshold on rho is a tolerance in disguise,
+``rho <= 1 - u / tolerance``.
+
+The decision here rests on more than that form: on sets that hold every state the steps can have
+started from, for the weights and both moments, every rounding of step and inverse included.
+
+An error is always a fraction of something; per element, and stated for the true earlier state:
+
+- a weight: of its own magnitude, or of one learning rate (Adam's forms, Lion) or the root mean
+  square of the shard's weights (SGD) where that is larger, since a weight that crosses zero has no
+  relative accuracy of its own;
+- the first moment: of its own magnitude, or of the root of the second moment (Adam's forms) or
+  the root mean square of the shard's buffer (SGD, Lion) where that is larger;
+- the second moment: of itself;
+- below the smallest normal number, of that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from checkpoint_tax.reconcile.errors import BadUpdate, ReconcileError, RollbackRefused
+from checkpoint_tax.reconcile.optimizers.balls import Ball, Float64Array, Rounding
+from checkpoint_tax.reconcile.optimizers.optimizer import Optimizer, state_arrays
+from checkpoint_tax.reconcile.optimizers.states import State
+from checkpoint_tax.reconcile.updates import Array, Update
+
+S = TypeVar("S", bound=State)
+
+UNIT_FP32 = 2.0**-24
+
+
+def step_share(gradient: Array, v: Array, beta2: float) -> Float64Array:
+    """Share of the second moment that the step's own gradient makes up, per element.
+
+    Parameters
+    ----------
+    gradient : ndarray
+        Effective gradient of the step.
+    v : ndarray
+        Second moment after the step.
+    beta2 : float
+        Its decay rate.
+
+    Returns
+    -------
+    ndarray of float64
+        ``rho = (1-b2) g^2 / v``; 0 where both are 0.
+    """
+    square = (1 - beta2) * np.square(gradient.astype(np.float64))
+    with np.errstate(all="ignore"):
+        return np.where((square == 0) & (v == 0), 0.0, square / v.astype(np.float64))
+
+
+def tolerance_of_share(share: ArrayLike, *, unit: float = UNIT_FP32) -> Float64Array:
+    """Relative error of the second moment that a threshold on the share lets pass in one step.
+
+    Parameters
+    ----------
+    share : array_like
+        rho, in [0, 1].
+    unit : float
+        Rounding unit u, ``2^-24`` for float32.
+
+    Returns
+    -------
+    ndarray of float64
+        ``u / (1 - rho)``, infinite at 1.
+    """
+    with np.errstate(divide="ignore"):
+        return np.asarray(unit / (1.0 - np.asarray(share, dtype=np.float64)))
+
+
+def share_of_tolerance(tolerance: float, *, unit: float = UNIT_FP32) -> float:
+    """Largest share for which one step back stays within a tolerance.
+
+    Parameters
+    ----------
+    tolerance : float
+        Relative error allowed for the second moment, above 0.
+    unit : float
+        Rounding unit u.
+
+    Returns
+    -------
+    float
+        ``1 - u / tolerance``; below 0 where no step back is accurate enough.
+    """
+    return 1.0 - unit / checked_tolerance(tolerance)
+
+
+def compounded_share_error(shares: Sequence[ArrayLike], *, unit: float = UNIT_FP32) -> Float64Array:
+    """Relative error of the second moment after several steps back, in the plainest form.
+
+    Parameters
+    ----------
+    shares : sequence of array_like
+        rho of each step, the latest step first.
+    unit : float
+        Rounding unit u.
+
+    Returns
+    -------
+    ndarray of float64
+        ``e <- (e + u) / (1 - rho)`` applied once per step from ``e = 0``.
+    """
+    error = np.asarray(0.0)
+    with np.errstate(divide="ignore"):
+        for share in shares:
+            error = np.asarray((error + unit) / (1.0 - np.asarray(share, dtype=np.float64)))
+    return error
+
+
+def checked_tolerance(tolerance: float | None) -> float:
+    """Tolerance as a number.
+
+    Parameters
+    ----------
+    tolerance : float or None
+        None accepts any error that can be promised at all.
+
+    Returns
+    -------
+    float
+        Above 0, infinite for None.
+
+    Raises
+    ------
+    BadUpdate
+        If it is not above 0.
+    """
+    if tolerance is None:
+        return np.inf
+    number = float(tolerance)
+    if not number > 0:
+        raise BadUpdate(f"tolerance = {number:g} is refused; allowed: above 0 (pure number)")
+    return number
+
+
+@dataclass(frozen=True, eq=False)
+class Rollback(Generic[S]):
+    """A state rolled back by some steps, and how far each element can be off.
+
+    Attributes
+    ----------
+    state : AdamState or MomentumState
+        The earlier state, up to the errors promised.
+    updates_undone : int
+        How many updates, skipped ones included.
+    promised : dict of str to ndarray
+        Per array of the state, the largest error of each element as a fraction of its scale
+        (see the module); infinite where nothing can be promised.
+    reason : ReconcileError or None
+        Why a step cannot be undone at all, where that is so.
+    """
+
+    state: S
+    updates_undone: int
+    promised: dict[str, Float64Array]
+    reason: ReconcileError | None = None
+
+    @property
+    def worst(self) -> dict[str, float]:
+        """Largest promised error over the elements, per array of the state."""
+        return {
+            name: float(error.max()) if error.size else 0.0 for name, error in self.promised.items()
+        }
+
+    def refusal(self, tolerance: float | None) -> ReconcileError | None:
+        """Why the rollback may not be used.
+
+        Parameters
+        ----------
+        tolerance : float or None
+            Largest error allowed; None allows any finite one.
+
+        Returns
+        -------
+        ReconcileError or None
+            None if every element can be promised within the tolerance.
+        """
+        if self.reason is not None:
+            return self.reason
+        allowed = checked_tolerance(tolerance)
+        for name, error in self.promised.items():
+            refused = ~(error <= allowed) | ~np.isfinite(error)
+            if refused.any():
+                at = int(np.flatnonzero(refused)[0])
+                return RollbackRefused(
+                    f"{name} can be off by {error.flat[at]:.2g} of its scale at element {at} of"
+                    f" {error.size} after {self.updates_undone} steps back; tolerance = "
+                    f"{allowed:g} (pure number)"
+                )
+        return None
+
+
+def _promised(
+    state: State, balls: dict[str, Ball], scales: dict[str, Float64Array]
+) -> dict[str, Float64Array]:
+    promised: dict[str, Float64Array] = {}
+    for name, value in state_arrays(state).items():
+        ball = balls[name]
+        error = np.abs(value - ball.mid) + ball.radius
+        # The difference itself and the quotient are rounded in double precision.
+        error = error * (1 + 2.0**-50) + np.abs(ball.mid) * 2.0**-52
+        ratio = np.where(error == 0, 0.0, error / scales[name] * (1 + 2.0**-50))
+        promised[name] = np.where(np.isfinite(value) & ~np.isnan(ratio), ratio, np.inf)
+    return promised
+
+
+def rollbacks(
+    state: S, updates: Sequence[Update], optimizer: Optimizer[S]
+) -> Iterator[Rollback[S]]:
+    """Undo updates one after another, saying after each how far off the state can be.
+
+    Parameters
+    ----------
+    state : AdamState or MomentumState
+        Captured state; its values are exact.
+    updates : sequence of Update
+        The latest first.
+    optimizer : Optimizer
+        The one that made the steps.
+
+    Yields
+    ------
+    Rollback
+        After each update undone. The last one carries a reason, and the state it could not leave,
+        where a step cannot be undone at all.
+
+    Raises
+    ------
+    ReconcileError
+        If an update does not fit the state.
+    """
+    optimizer.check(state)
+    rounding = Rounding.of(state.p.dtype)
+    balls = {name: Ball.exact(value) for name, value in state_arrays(state).items()}
+    none = {name: np.zeros(ball.mid.shape) for name, ball in balls.items()}
+    promised = none
+    with np.errstate(all="ignore"):
+        for undone, update in enumerate(updates, start=1):
+            try:
+                earlier, balls, promised = _undo(
+                    state, balls, promised, update, optimizer, rounding
+                )
+            except ReconcileError as reason:
+                lost = {name: np.full(ball.mid.shape, np.inf) for name, ball in balls.items()}
+                yield Rollback(state, undone - 1, lost, reason)
+                return
+            yield Rollback(earlier, undone, promised)
+            state = earlier
+
+
+def _undo(
+    state: S,
+    balls: dict[str, Ball],
+    promised: dict[str, Float64Array],
+    update: Update,
+    optimizer: Optimizer[S],
+    rounding: Rounding,
+) -> tuple[S, dict[str, Ball], dict[str, Float64Array]]:
+    optimizer.refuse_rollback(state, update)
+    if update.skipped:
+        return state, balls, promised
+    gradient = update.effective_gradient(state.p)
+    earlier = optimizer.back(state, update, gradient)
+    optimizer.refuse_lost(state, earlier)
+    if optimizer.exact_inverse:
+        return earlier, {n: Ball.exact(a) for n, a in state_arrays(earlier).items()}, promised
+    balls = optimizer.earlier(balls, update, gradient)
+    return earlier, balls, _promised(earlier, balls, optimizer.scales(balls, update, rounding))
+
+
+def relative_errors(
+    state: S, truth: S, update: Update, optimizer: Optimizer[S]
+) -> dict[str, Float64Array]:
+    """Errors of a rolled-back state against the true one, as fractions of the promise's scales.
+
+    Parameters
+    ----------
+    state : AdamState or MomentumState
+        What was found.
+    truth : AdamState or MomentumState
+        What it should be.
+    update : Update
+        The step that was taken from the true state.
+    optimizer : Optimizer
+        The one that made the steps.
+
+    Returns
+    -------
+    dict of str to ndarray of float64
+        Per array of the state, elements as there.
+    """
+    true = state_arrays(truth)
+    exact = {name: Ball.exact(value) for name, value in true.items()}
+    scales = optimizer.scales(exact, update, Rounding.of(truth.p.dtype))
+    found = state_arrays(state)
+    return {
+        name: np.abs(found[name].astype(np.float64) - exact[name].mid) / scales[name]
+        for name in true
+    }
+
+
+def refused_elements(promised: dict[str, Float64Array], tolerance: float) -> NDArray[np.bool_]:
+    """Elements that a tolerance refuses.
+
+    Parameters
+    ----------
+    promised : dict of str to ndarray
+        Promised errors per array.
+    tolerance : float
+        Largest error allowed.
+
+    Returns
+    -------
+    ndarray of bool
+        True where any array's promise is above it.
+    """
+    allowed = checked_tolerance(tolerance)
+    return np.logical_or.reduce([~(error <= allowed) for error in promised.values()])
