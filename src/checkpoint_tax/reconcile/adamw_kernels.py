@@ -1,0 +1,318 @@
+"""Compiled loops of AdamW in PyTorch's order of operations, bit for bit.
+
+One step of one element, with every product and sum rounded to float32 unless a fused
+multiply-add ``fma(a, b, c) = a b + c`` rounds once:
+
+    m = fma(w1, g - m, m)              for w1 = 1 - b1 below one half, else fma(w1 - 1, g - m, g)
+    v = fma(c2 g, g, v b2)             c2 = 1 - b2
+    p = p decay + (ns m) / (root(v) / rb + eps)
+    ns = -lr / (1 - b1^t),  rb = sqrt(1 - b2^t),  decay = 1 - lr wd
+
+Builds of the library without fused multiply-add round the products too; its fused optimizer ends
+with a scalar loop, in which ``v = fma(v, b2, (c2 g) g)``; and its other two optimizers take the
+root from a vector library that is not correctly rounded.
+
+A block of `BLOCK` elements takes all its steps while it stays in the first-level cache, and each
+step asks for the same stretch of its gradient in the next block, so memory is passed over once.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from checkpoint_tax.compilation import kernel
+
+BLOCK = 512
+"""Elements kept in cache through all steps; a multiple of every vector width."""
+
+ROW = 10
+"""Numbers per step: decay, coefficient, b2, c2, rb, 1/rb or 0, ns, eps, scale, 1 for high w1."""
+
+IEEE, LIBRARY, RECIPROCAL = 0, 1, 2
+
+_VML_MODE = 0x140102
+"""High accuracy, denormals kept, errors ignored: what the library asks of its square root."""
+
+_LINE = 16
+_ZERO = np.float32(0)
+_HALF = np.float32(0.5)
+_INFINITY = np.float32(np.inf)
+# Outside these bits the vector library leaves its main path.
+_SMALLEST = np.uint32(0x00800000)
+_SPAN = np.uint32(0x7F7FF000 - 0x00800000)
+_NO_BITS = np.uint32(0)
+
+# Addresses are typed integers and not pointers, so that compiled code can be cached.
+
+
+@intrinsic
+def multiply_add(typingctx, a, b, c):
+    """``a b + c`` of float32, rounded once, in hardware where the processor can."""
+    signature = types.float32(types.float32, types.float32, types.float32)
+
+    def generate(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return signature, generate
+
+
+@intrinsic
+def floats_at(typingctx, address):
+    """Pointer to float32 from an address."""
+    pointer = types.CPointer(types.float32)
+
+    def generate(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(pointer))
+
+    return pointer(types.uintp), generate
+
+
+@intrinsic
+def fetch_line(typingctx, address):
+    """Ask for a cache line in the second-level cache; any address is allowed."""
+
+    def generate(context, builder, signature, args):
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte, word, word, word]),
+            "llvm.prefetch.p0",
+        )
+        read, second_level, data = word(0), word(2), word(1)
+        builder.call(function, [builder.inttoptr(args[0], byte), read, second_level, data])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), generate
+
+
+@intrinsic
+def call_root(typingctx, function, n, source, target, mode):
+    """Call a vector square root ``function(n, source, target, mode)`` at an address."""
+
+    def generate(context, builder, signature, args):
+        word = args[1].type
+        pointer = ir.FunctionType(ir.VoidType(), [word] * 4).as_pointer()
+        builder.call(builder.inttoptr(args[0], pointer), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.uintp, types.uintp, types.uintp, types.uintp), generate
+
+
+@intrinsic
+def estimate_reciprocal_roots(typingctx, n, source, target):
+    """The x86 instruction's estimate of 1/sqrt(x), four at a time; n a multiple of 4."""
+
+    def generate(context, builder, signature, args):
+        four = ir.VectorType(ir.FloatType(), 4)
+        estimate = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(four, [four]), "llvm.x86.sse.rsqrt.ps"
+        )
+        count, source, target = args
+        step = ir.Constant(count.type, 4)
+        with cgutils.for_range_slice(builder, ir.Constant(count.type, 0), count, step) as (i, _):
+            offset = builder.mul(i, ir.Constant(count.type, 4))
+            there = builder.inttoptr(builder.add(source, offset), four.as_pointer())
+            here = builder.inttoptr(builder.add(target, offset), four.as_pointer())
+            builder.store(builder.call(estimate, [builder.load(there, align=4)]), here, align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.uintp, types.uintp), generate
+
+
+@kernel
+def gradients_at(address, start, stop):
+    """View of a gradient of which only the address is known."""
+    first = np.uintp(address) + np.uintp(4 * start)
+    return numba.carray(floats_at(first), (stop - start,))
+
+
+@kernel
+def fetch(address, start, stop):
+    """Ask for elements start to stop of a float32 array."""
+    for i in range(start, stop, _LINE):
+        fetch_line(np.uintp(address) + np.uintp(4 * i))
+
+
+@kernel
+def _moments_fused(m, v, g, row):
+    coefficient, b2, c2, scale = row[1], row[2], row[3], row[8]
+    if row[9] == _ZERO:
+        for i in range(m.shape[0]):
+            gi = g[i] * scale
+            m[i] = multiply_add(coefficient, gi - m[i], m[i])
+            v[i] = multiply_add(c2 * gi, gi, v[i] * b2)
+    else:
+        for i in range(m.shape[0]):
+            gi = g[i] * scale
+            m[i] = multiply_add(coefficient, gi - m[i], gi)
+            v[i] = multiply_add(c2 * gi, gi, v[i] * b2)
+
+
+@kernel
+def _moments_separate(m, v, g, row):
+    coefficient, b2, c2, scale = row[1], row[2], row[3], row[8]
+    if row[9] == _ZERO:
+        for i in range(m.shape[0]):
+            gi = g[i] * scale
+            m[i] = m[i] + coefficient * (gi - m[i])
+            v[i] = v[i] * b2 + (c2 * gi) * gi
+    else:
+        for i in range(m.shape[0]):
+            gi = g[i] * scale
+            m[i] = gi + coefficient * (gi - m[i])
+            v[i] = v[i] * b2 + (c2 * gi) * gi
+
+
+@kernel
+def _moments_tail(m, v, g, row):
+    coefficient, b2, c2, scale = row[1], row[2], row[3], row[8]
+    for i in range(m.shape[0]):
+        gi = g[i] * scale
+        m[i] = multiply_add(coefficient, gi - m[i], m[i] if row[9] == _ZERO else gi)
+        v[i] = multiply_add(v[i], b2, (c2 * gi) * gi)
+
+
+@kernel
+def take_moments(m, v, g, row, fused, tail):
+    """One step of both moments in place; ``tail`` for the scalar end of the fused optimizer."""
+    if not fused:
+        _moments_separate(m, v, g, row)
+    elif tail:
+        _moments_tail(m, v, g, row)
+    else:
+        _moments_fused(m, v, g, row)
+
+
+@kernel
+def _refine(roots, v):
+    """The vector library's root from the estimate in ``roots``, without fused multiply-add."""
+    outside = _NO_BITS
+    bits = v.view(np.uint32)
+    for i in range(v.shape[0]):
+        x = v[i]
+        r = roots[i]
+        s = x * r
+        h = _HALF * r
+        e = _HALF - s * h
+        s = s + s * e
+        h = h + h * e
+        roots[i] = s + h * (x - s * s) if bits[i] != _NO_BITS else _ZERO
+        strange = np.uint32(bits[i] - _SMALLEST) > _SPAN
+        outside |= np.uint32(strange and bits[i] != _NO_BITS)
+    return outside
+
+
+@kernel
+def take_roots(roots, v, root, function):
+    """Square roots of ``v`` as the chosen library takes them."""
+    n = np.uintp(v.shape[0])
+    if root == IEEE:
+        for i in range(v.shape[0]):
+            roots[i] = np.sqrt(v[i])
+        return
+    source, target = np.uintp(v.ctypes.data), np.uintp(roots.ctypes.data)
+    if root == RECIPROCAL and v.shape[0] % 4 == 0:
+        estimate_reciprocal_roots(n, source, target)
+        if _refine(roots, v) == _NO_BITS:
+            return
+    call_root(np.uintp(function), n, source, target, np.uintp(_VML_MODE))
+
+
+@kernel
+def take_quotients(q, m, roots, row):
+    """``(ns m) / (root / rb + eps)`` into ``q``, which may be ``roots``' own array."""
+    rb, ri, ns, eps = row[4], row[5], row[6], row[7]
+    if ri == _ZERO:
+        for i in range(m.shape[0]):
+            q[i] = (ns * m[i]) / (roots[i] / rb + eps)
+    else:
+        for i in range(m.shape[0]):
+            s = roots[i]
+            # A quotient by a number that is always the same, corrected to the last bit.
+            d = s * ri
+            d = multiply_add(multiply_add(-d, rb, s), ri, d)
+            d = s if s == _INFINITY else d
+            q[i] = (ns * m[i]) / (d + eps)
+
+
+@kernel
+def _take_weights(p, q, row):
+    decay = row[0]
+    for i in range(p.shape[0]):
+        p[i] = p[i] * decay + q[i]
+
+
+@kernel
+def _whole_step(p, m, v, g, row):
+    """The commonest variant in one loop: fused multiply-add, IEEE root, w1 below one half."""
+    decay, coefficient, b2, c2, rb = row[0], row[1], row[2], row[3], row[4]
+    ri, ns, eps, scale = row[5], row[6], row[7], row[8]
+    for i in range(p.shape[0]):
+        gi = g[i] * scale
+        mi = multiply_add(coefficient, gi - m[i], m[i])
+        vi = multiply_add(c2 * gi, gi, v[i] * b2)
+        s = np.sqrt(vi)
+        d = s * ri
+        d = multiply_add(multiply_add(-d, rb, s), ri, d)
+        d = s if s == _INFINITY else d
+        p[i] = p[i] * decay + (ns * mi) / (d + eps)
+        m[i] = mi
+        v[i] = vi
+
+
+@kernel
+def take_step(p, m, v, g, row, scratch, fused, root, function, tail):
+    """One step of one block in place."""
+    if fused and not tail and root == IEEE and row[9] == _ZERO and row[5] != _ZERO:
+        _whole_step(p, m, v, g, row)
+        return
+    q = scratch[: p.shape[0]]
+    take_moments(m, v, g, row, fused, tail)
+    take_roots(q, v, root, function)
+    take_quotients(q, m, q, row)
+    _take_weights(p, q, row)
+
+
+@kernel
+def replay_range(p, m, v, addresses, rows, fused, root, function, start, stop, tail_start):
+    """All steps of elements start to stop in place; from ``tail_start`` on as a scalar end."""
+    scratch = np.empty(BLOCK, np.float32)
+    steps = rows.shape[0]
+    body = min(stop, tail_start)
+    for first in range(start, body, BLOCK):
+        end = min(first + BLOCK, body)
+        after = min(end + BLOCK, stop)
+        block_p, block_m, block_v = p[first:end], m[first:end], v[first:end]
+        for k in range(steps):
+            fetch(addresses[k], end, after)
+            # The state's own lines of the next block, spread over the steps.
+            if k == 0:
+                fetch(p.ctypes.data, end, after)
+            if k == steps // 3:
+                fetch(m.ctypes.data, end, after)
+            if k == 2 * steps // 3:
+                fetch(v.ctypes.data, end, after)
+            g = gradients_at(addresses[k], first, end)
+            take_step(block_p, block_m, block_v, g, rows[k], scratch, fused, root, function, False)
+    first = max(start, tail_start)
+    while first < stop:
+        end = min(first + BLOCK, stop)
+        for k in range(steps):
+            g = gradients_at(addresses[k], first, end)
+            take_step(
+                p[first:end], m[first:end], v[first:end], g, rows[k], scratch, fused, root,
+                function, True,
+            )
+        first = end
+
+
+@kernel
+def library_roots(values, roots, root, function):
+    """Square roots of a whole array, block by block, for probing."""
+    for first in range(0, values.shape[0], BLOCK):
+        end = min(first + BLOCK, values.shape[0])
+        take_roots(roots[first:end], values[first:end], root, function)
