@@ -10,7 +10,6 @@ import math
 from dataclasses import replace
 
 from checkpoint_tax.ledger import Computed
-from checkpoint_tax.ledger.tables import post_table
 from checkpoint_tax.plan import best_interval, exact_goodput
 from checkpoint_tax.report.prose import listed, percent, points
 from checkpoint_tax.scenario import Scenario
@@ -23,7 +22,12 @@ from checkpoint_tax.studies.post_runs import (
     post_scenario,
     run_length,
 )
-from checkpoint_tax.studies.post_tables import POST_GRID_STEPS, grid_neighbours, table_1_jobs
+from checkpoint_tax.studies.post_tables import (
+    POST_GRID_STEPS,
+    grid_neighbours,
+    printed_rows,
+    table_1_jobs,
+)
 from checkpoint_tax.studies.shares import exact_shares
 from checkpoint_tax.theory import young
 from checkpoint_tax.units import HOUR_S, PER_CENT
@@ -35,6 +39,12 @@ SPEEDS_UP = "a drain that is not given time ends earlier at no extra cost (compr
 
 MATTERS = 5e-4
 """Smallest difference of goodput that counts [share of wall time]: 0.05 points."""
+
+ROUNDING = 0.005
+"""Half a unit of the last printed digit, of an MTBF [h] and of a share [%]."""
+
+PRINTED_COST_S = (6.3, 0.05)
+"""The tax of one drain as the post prints it, and half a unit of its last digit [s]."""
 
 FACTOR = 10.0
 """What the post calls an order of magnitude."""
@@ -101,10 +111,9 @@ def claims() -> dict[str, Computed]:
 def _inputs() -> dict[str, Computed]:
     """What the post's other figures say about the numbers it assumes."""
     found = {}
-    table = post_table(1)
+    table = printed_rows(1)
     rows = {
-        n: (mtbf - 0.005, mtbf + 0.005)
-        for n, mtbf in zip(table["n_gpus"].tolist(), table["job_mtbf_h"].tolist(), strict=True)
+        n: (row["job_mtbf_h"] - ROUNDING, row["job_mtbf_h"] + ROUNDING) for n, row in table.items()
     }
     for n_gpus, (low_h, high_h) in rows.items():
         others = [m for m in rows if m != n_gpus]
@@ -128,8 +137,8 @@ def _inputs() -> dict[str, Computed]:
     )
     found["tax.text.drain_steps"] = Computed(*drain, note="from the same three figures")
 
-    largest = table.iloc[-1]
-    n_gpus, share = int(largest["n_gpus"]), float(largest["async_restart_percent"])
+    n_gpus = max(table)
+    share = table[n_gpus]["async_restart_percent"]
     mtbf_s = post_scenario(n_gpus=n_gpus).job_mtbf_s
     restart = share * PER_CENT / (1.0 - share * PER_CENT) * mtbf_s
     failures = run_length().expected_failures[-1]
@@ -150,16 +159,22 @@ def _step_and_drain() -> tuple[tuple[float, float, float], tuple[float, float, f
     The formula's interval k and the MTBF M give C/t^2 = k^2/(2M), which is S/t for a blocking save
     as long as a drain. The tax of one drain a S t is printed, and a follows from the tax column.
     """
-    table = post_table(1)
-    mtbf_s = HOUR_S * table["job_mtbf_h"]
-    per_step_low = ((table["daly_steps"] - 0.5) ** 2 / (2.0 * (mtbf_s + 0.005 * HOUR_S))).max()
-    per_step_high = ((table["daly_steps"] + 0.5) ** 2 / (2.0 * (mtbf_s - 0.005 * HOUR_S))).min()
-    sweep = post_table(2)
-    below = sweep[sweep["tax_percent"] == sweep["tax_percent"].max()]
-    work = below["goodput_percent"] + below["rework_percent"]
-    tax_low = float(((below["tax_percent"] - 0.005) / (work + 0.01)).max())
-    tax_high = float(((below["tax_percent"] + 0.005) / (work - 0.01)).min())
-    cost_s, half = 6.3, 0.05
+    ratios_low, ratios_high = [], []
+    for row in printed_rows(1).values():
+        steps, mtbf_h = row["daly_steps"], row["job_mtbf_h"]
+        ratios_low.append((steps - 0.5) ** 2 / (2.0 * HOUR_S * (mtbf_h + ROUNDING)))
+        ratios_high.append((steps + 0.5) ** 2 / (2.0 * HOUR_S * (mtbf_h - ROUNDING)))
+    per_step_low, per_step_high = max(ratios_low), min(ratios_high)
+    sweep = printed_rows(2).values()
+    pinned = max(row["tax_percent"] for row in sweep)
+    work = [
+        row["goodput_percent"] + row["rework_percent"]
+        for row in sweep
+        if row["tax_percent"] == pinned
+    ]
+    tax_low = max((pinned - ROUNDING) / (w + 2.0 * ROUNDING) for w in work)
+    tax_high = min((pinned + ROUNDING) / (w - 2.0 * ROUNDING) for w in work)
+    cost_s, half = PRINTED_COST_S
     drain_low, drain_high = (cost_s - half) / tax_high, (cost_s + half) / tax_low
     middle_s, middle_ratio = cost_s / ((tax_low + tax_high) / 2.0), per_step_low + per_step_high
     middle_ratio /= 2.0
@@ -178,14 +193,13 @@ def _step_and_drain() -> tuple[tuple[float, float, float], tuple[float, float, f
 
 def _intervals() -> dict[str, Computed]:
     found = {}
-    table = post_table(1).set_index("n_gpus")
-    for n_gpus in table.index.tolist():
+    for n_gpus, printed in printed_rows(1).items():
         row = f"tax.t1.n{n_gpus}"
         job = post_scenario(n_gpus=n_gpus)
         found[f"{row}.mtbf_h"] = Computed(job.job_mtbf_s / HOUR_S)
         found[f"{row}.daly_k"] = Computed(daly_steps(n_gpus))
         found[f"{row}.blk_k"] = _best_on_grid(job.replace(save_kind="blocking"))
-        if table.loc[n_gpus, "async_best_relation"] == "=":
+        if printed["async_best_relation"] == "=":
             found[f"{row}.asy_k"] = _best_on_grid(job)
         else:
             found[f"{row}.asy_k"] = _below_the_grid(job)
@@ -236,8 +250,8 @@ def _table_shares() -> dict[str, Computed]:
 
 
 def _taxed_from_the_start(job: Scenario) -> str:
-    printed = post_table(1).set_index("n_gpus").loc[job.n_gpus, "async_restart_percent"]
-    drawn_s = drawn_mtbf_s(float(printed) * PER_CENT, job.restart_s)
+    printed = printed_rows(1)[job.n_gpus]["async_restart_percent"]
+    drawn_s = drawn_mtbf_s(printed * PER_CENT, job.restart_s)
     return (
         "with the tax charged from the first step after a restart on, and the failures that its "
         f"restart share implies, {percent(counted_shares(job, drawn_s)['save'], 3)}"
@@ -281,8 +295,8 @@ def _text() -> dict[str, Computed]:
 
 
 def _conclusions() -> dict[str, Computed]:
-    table = post_table(1).set_index("n_gpus")
-    sizes = table.index.tolist()
+    table = printed_rows(1)
+    sizes = list(table)
     blocking = {n: best_interval(post_scenario(n_gpus=n, save_kind="blocking")) for n in sizes}
     lost = {
         n: blocking[n].goodput.value
@@ -293,7 +307,7 @@ def _conclusions() -> dict[str, Computed]:
     found = {
         "tax.concl.daly_within_grid_step": Computed(
             holds_under_post=all(
-                table.loc[n, "blocking_best_steps"] in grid_neighbours(daly_steps(n)) for n in sizes
+                table[n]["blocking_best_steps"] in grid_neighbours(daly_steps(n)) for n in sizes
             ),
             holds_in_general=all(_near(blocking[n].steps, daly_steps(n)) for n in sizes),
             note=f"the formula exceeds the exact best interval by {min(beyond.values()):.0f} to "
@@ -305,7 +319,7 @@ def _conclusions() -> dict[str, Computed]:
     job = post_scenario()
     speeds_up, waits = best_interval(job), best_interval(job.replace(drain_mode="wait"))
     daly, fed = daly_steps(job.n_gpus), fed_steps(job.n_gpus)
-    factors = {n: daly_steps(n) / table.loc[n, "async_best_steps"] for n in sizes}
+    factors = {n: daly_steps(n) / table[n]["async_best_steps"] for n in sizes}
     rows = [n for n in sizes if factors[n] > FACTOR]
     ratios = {
         n: daly_steps(n) / best_interval(post_scenario(n_gpus=n, drain_mode="wait")).steps

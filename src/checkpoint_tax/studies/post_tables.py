@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ __all__ = [
     "POST_GRID_STEPS",
     "best_on_grid",
     "grid_neighbours",
+    "printed_rows",
     "simulate_cells",
     "table_1_jobs",
     "table_2_jobs",
@@ -44,6 +46,23 @@ _FINER = 4.0
 _TABLE_SHARES: Mapping[str, str] = {"rework": "rework", "restart": "restart", "tax": "save"}
 
 
+def printed_rows(number: int) -> dict[int, dict[str, Any]]:
+    """Rows of a printed table by their first column.
+
+    Parameters
+    ----------
+    number : int
+        1 (by number of GPUs) or 2 (by interval in steps).
+
+    Returns
+    -------
+    dict of int to dict
+        Column name to what is printed; shares in percent.
+    """
+    rows = post_table(number).to_dict("records")
+    return {int(next(iter(row.values()))): {str(k): v for k, v in row.items()} for row in rows}
+
+
 def table_1_jobs(kind: str) -> dict[int, Scenario]:
     """The jobs of one half of table 1, at the interval that the post prints for each.
 
@@ -57,10 +76,9 @@ def table_1_jobs(kind: str) -> dict[int, Scenario]:
         By number of GPUs. Where the post prints "<10" its figures are those of 10 steps.
     """
     column = "blocking_best_steps" if kind == "blocking" else "async_best_steps"
-    table = post_table(1)
     return {
-        n_gpus: post_scenario(n_gpus=n_gpus, save_kind=kind, checkpoint_interval_steps=steps)
-        for n_gpus, steps in zip(table["n_gpus"].tolist(), table[column].tolist(), strict=True)
+        n_gpus: post_scenario(n_gpus=n_gpus, save_kind=kind, checkpoint_interval_steps=row[column])
+        for n_gpus, row in printed_rows(1).items()
     }
 
 
@@ -72,10 +90,7 @@ def table_2_jobs() -> dict[int, Scenario]:
     dict of int to Scenario
         By interval [steps].
     """
-    return {
-        steps: post_scenario(checkpoint_interval_steps=steps)
-        for steps in post_table(2)["interval_steps"].tolist()
-    }
+    return {steps: post_scenario(checkpoint_interval_steps=steps) for steps in printed_rows(2)}
 
 
 def grid_neighbours(steps: float, grid: Sequence[int] = POST_GRID_STEPS) -> tuple[int, ...]:
@@ -179,14 +194,12 @@ def simulate_cells(
     """
     rows: list[dict[str, object]] = []
     below = tuple(range(1, POST_GRID_STEPS[0]))
-    relation = dict(
-        zip(post_table(1)["n_gpus"].tolist(), post_table(1)["async_best_relation"], strict=True)
-    )
+    printed = printed_rows(1)
     for kind, mark in (("blocking", "blk"), ("asynchronous", "asy")):
         for n_gpus, job in table_1_jobs(kind).items():
             row = f"tax.t1.n{n_gpus}"
-            grid = POST_GRID_STEPS
-            if kind == "asynchronous" and relation[n_gpus] == "<":
+            grid: tuple[int, ...] = POST_GRID_STEPS
+            if kind == "asynchronous" and printed[n_gpus]["async_best_relation"] == "<":
                 grid = below + grid
             best, _ = best_on_grid(job, grid, half_width=half_width, seed=seed, threads=threads)
             rows.append(

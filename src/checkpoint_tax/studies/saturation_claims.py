@@ -8,13 +8,12 @@ that wait for the drain before them, since a drain has a bandwidth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from scipy.optimize import brentq
 
 from checkpoint_tax.ledger import Computed
-from checkpoint_tax.ledger.tables import post_table
 from checkpoint_tax.plan import BestInterval, best_interval, exact_goodput
 from checkpoint_tax.report.prose import percent, points
 from checkpoint_tax.scenario import Scenario
@@ -26,7 +25,7 @@ from checkpoint_tax.studies.post_runs import (
     one_run_given_restart,
     post_scenario,
 )
-from checkpoint_tax.studies.post_tables import table_1_jobs, table_2_jobs
+from checkpoint_tax.studies.post_tables import printed_rows, table_1_jobs, table_2_jobs
 from checkpoint_tax.studies.shares import exact_shares
 from checkpoint_tax.theory import boundary, nonblocking
 from checkpoint_tax.units import HOUR_S, PER_CENT
@@ -51,6 +50,9 @@ ROUNDING = 0.005
 PROPORTIONAL = 0.02
 """How far a ratio may be from proportional and still be called so [1]."""
 
+CLAIMED_N = 8192
+"""The row of table 1 at which the post says that restarts take over [GPUs]."""
+
 _LARGEST_N = 2**26
 
 
@@ -63,10 +65,8 @@ def drawn_up_time_s() -> float:
         From the restart share of table 1 [s].
     """
     job = post_scenario()
-    table = post_table(1).set_index("n_gpus")
-    return drawn_mtbf_s(
-        float(table.loc[job.n_gpus, "async_restart_percent"]) * PER_CENT, job.restart_s
-    )
+    share = printed_rows(1)[job.n_gpus]["async_restart_percent"] * PER_CENT
+    return drawn_mtbf_s(share, job.restart_s)
 
 
 def largest_mtbf_s(job: Scenario) -> float:
@@ -171,16 +171,18 @@ def claims() -> dict[str, Computed]:
 def _table_2() -> dict[str, Computed]:
     found = {}
     drawn_s = drawn_up_time_s()
-    table = post_table(2).set_index("interval_steps")
+    table = printed_rows(2)
     for steps, job in table_2_jobs().items():
         row = f"tax.t2.k{steps}"
-        printed = float(table.loc[steps, "rework_percent"])
+        printed = table[steps]["rework_percent"]
         reach = ROUNDING + one_run_given_restart(job, "rework")
-        implied = [
+        implied, low, high = (
             _interval_with_rework(job, drawn_s, printed + shift) for shift in (0.0, -reach, reach)
-        ]
+        )
         found[f"{row}.k"] = Computed(
-            *implied,
+            implied,
+            low,
+            high,
             note="the interval that the printed rework gives, counted in whole steps at the "
             "failures that the restart share implies",
         )
@@ -196,7 +198,7 @@ def _table_2() -> dict[str, Computed]:
 
 
 def _interval_with_rework(job: Scenario, up_time_s: float, rework_percent: float) -> float:
-    """Interval [steps] at which a run counted in whole steps loses this much, between whole ones."""
+    """Interval [steps] at which a run counted in whole steps loses this much; between whole."""
 
     def rework(steps: int) -> float:
         return counted_shares(job, up_time_s, steps)["rework"] / PER_CENT
@@ -217,8 +219,8 @@ def _text() -> dict[str, Computed]:
     return {
         "tax.text.tax_pinned": replace(
             pinned,
-            note=f"{pinned.note}; the first interval after a restart goes untaxed, so that it falls "
-            f"from {percent(max(below.values()))} at {min(below)} steps to "
+            note=f"{pinned.note}; the first interval after a restart goes untaxed, so that it "
+            f"falls from {percent(max(below.values()))} at {min(below)} steps to "
             f"{percent(min(below.values()))} at {max(below)}",
         ),
         "tax.text.restart_16k": one_run(job, "restart", exact["restart"] / PER_CENT),
@@ -351,25 +353,14 @@ def _restart() -> dict[str, Computed]:
     here, waits = exact_shares(job), interval_losses(job_waits)
     quick = job_waits.replace(detect_s=0.0, relaunch_s=0.0)
     same = best_interval(quick).steps == best_interval(job_waits).steps
-    table = post_table(1)
-    rows = {
-        int(row.n_gpus): row.async_restart_percent
-        > row.async_rework_percent + row.async_tax_percent
-        for row in table.itertuples()
-    }
-    largest_of_three = {
-        int(row.n_gpus): row.async_restart_percent
-        > max(row.async_rework_percent, row.async_tax_percent)
-        for row in table.itertuples()
-    }
+    table = printed_rows(1)
+    at_claim, at_job = _printed_losses(table[CLAIMED_N]), _printed_losses(table[job.n_gpus])
     in_its_mode = restart_outgrows_n(job, exact_shares)
     if_saves_wait = restart_outgrows_n(job_waits)
     newest = restart_outgrows_n(job_waits.replace(target="newest"))
     assert in_its_mode is not None
     assert if_saves_wait is not None
     assert newest is not None
-    row = table[table["n_gpus"] == job.n_gpus].iloc[0]
-    eight = table[table["n_gpus"] == 8192].iloc[0]
     return {
         "tax.concl.restart_breaks_rework_only": Computed(
             holds_under_post=here["restart"] > NEGLIGIBLE,
@@ -391,18 +382,21 @@ def _restart() -> dict[str, Computed]:
             f"restarts, and restarts outgrow them from {if_saves_wait:,} GPUs on",
         ),
         "tax.concl.restart_past_8k": Computed(
-            holds_under_post=rows[8192] or largest_of_three[8192],
-            holds_in_general=if_saves_wait <= 8500,
+            holds_under_post=at_claim["restart"] > max(at_claim["tax"], at_claim["rework"]),
+            holds_in_general=if_saves_wait <= CLAIMED_N,
             condition=f"the job has {in_its_mode:,} GPUs or more in the post's own drain mode, "
             f"{if_saves_wait:,} if saves wait, {newest:,} if they wait and the newest version is "
             "restored",
-            note=f"the post itself prints {eight.async_restart_percent:.2f} % restart against "
-            f"{eight.async_tax_percent:.2f} % tax and {eight.async_rework_percent:.2f} % rework at "
-            f"8,192 GPUs, and {row.async_restart_percent:.2f} % against "
-            f"{row.async_tax_percent + row.async_rework_percent:.2f} % together at "
-            f"{job.n_gpus:,}",
+            note=f"the post itself prints {at_claim['restart']:.2f} % restart against "
+            f"{at_claim['tax']:.2f} % tax and {at_claim['rework']:.2f} % rework at {CLAIMED_N:,} "
+            f"GPUs, and {at_job['restart']:.2f} % against {at_job['tax'] + at_job['rework']:.2f} % "
+            f"together at {job.n_gpus:,}",
         ),
     }
+
+
+def _printed_losses(row: Mapping[str, float]) -> dict[str, float]:
+    return {name: row[f"async_{name}_percent"] for name in ("restart", "tax", "rework")}
 
 
 def _guide() -> dict[str, Computed]:
