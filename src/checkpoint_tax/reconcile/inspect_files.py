@@ -322,14 +322,13 @@ def _open_safetensors(path: Path, size_bytes: int) -> dict[str, Leaf]:
             raise UnreadableState("its safetensors header is no valid JSON.") from None
     if not isinstance(header, dict):
         raise UnreadableState("its safetensors header is no table of tensors.")
-    start, leaves = 8 + length, {}
+    start = 8 + length
+    texts = header.pop("__metadata__", None)
+    # Numbers that are no tensors have no other place in this format than its texts.
+    leaves: dict[str, Leaf] = {}
+    if isinstance(texts, dict):
+        leaves.update({name: _number_or_text(text) for name, text in texts.items()})
     for name, entry in header.items():
-        if name == "__metadata__":
-            if isinstance(entry, dict):
-                leaves.update(
-                    {f"__metadata__.{key}": _number_or_text(v) for key, v in entry.items()}
-                )
-            continue
         leaves[name] = _safetensor(path, name, entry, start, size_bytes)
     return leaves
 
@@ -515,7 +514,7 @@ def _leaves(content: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(content, Mapping):
         for key, value in content.items():
             yield from _leaves(value, f"{name}.{key}" if name else str(key), depth + 1)
-    elif isinstance(content, (list, tuple)):
+    elif isinstance(content, (list, tuple)) and not isinstance(content, (View, Storage)):
         for index, value in enumerate(content):
             yield from _leaves(value, f"{name}.{index}" if name else str(index), depth + 1)
     else:

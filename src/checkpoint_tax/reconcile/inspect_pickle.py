@@ -9,8 +9,7 @@ ends the reading with a sentence that says which one it was. PyTorch is not need
 import io
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from checkpoint_tax.errors import InputError
 
@@ -93,15 +92,14 @@ class _Function:
         return self._call(*args)
 
 
-@dataclass(frozen=True)
-class DType:
+# Tuples, since a pickle's BUILD writes into the dictionary of any object that has one.
+class DType(NamedTuple):
     """The name of a tensor's element type, as torch spells it."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Storage:
+class Storage(NamedTuple):
     """One storage that a pickle points to: its key, its element type and its length."""
 
     key: str
@@ -109,8 +107,7 @@ class Storage:
     n_elements: int
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A tensor as a pickle describes it: a view of a storage, sizes counted in elements."""
 
     storage: Storage

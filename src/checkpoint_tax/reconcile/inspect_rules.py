@@ -451,11 +451,12 @@ def _scan(
             read(PAIR[1], v)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 squares = np.square(m, dtype=np.float64)
-                broken = (squares > bound * (1 + _BOUND_SLACK) * v) & (v >= 0)
+                largest = bound * v.astype(np.float64)
+                broken = (squares > (1 + _BOUND_SLACK) * largest) & (v >= 0)
                 broken &= (np.abs(m) > _SMALLEST_JUDGED_MOMENT) & np.isfinite(m)
                 if broken.any():
                     n_broken += int(np.count_nonzero(broken))
-                    times = np.sqrt(squares[broken] / (bound * v[broken]))
+                    times = np.sqrt(squares[broken] / largest[broken])
                     worst = max(worst, float(times.max()))
     for role, tensor in rest.items():
         if tensor is not None and tensor.dtype in REAL_DTYPES:
