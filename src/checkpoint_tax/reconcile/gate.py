@@ -23,7 +23,7 @@ An error is always a fraction of something; per element, and stated for the true
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -160,13 +160,17 @@ class Rollback(Generic[S]):
     promised : dict of str to ndarray
         Per array of the state, the largest error of each element as a fraction of its scale
         (see the module); infinite where nothing can be promised.
+    allowed_error : dict of str to ndarray
+        The same in the arrays' own units, not as a fraction.
     reason : ReconcileError or None
-        Why a step cannot be undone at all, where that is so.
+        Why the shard may not be rolled back whatever the tolerance, where that is so: a step that
+        cannot be undone, or an element that was lost.
     """
 
     state: S
     updates_undone: int
     promised: dict[str, Float64Array]
+    allowed_error: dict[str, Float64Array]
     reason: ReconcileError | None = None
 
     @property
@@ -204,18 +208,30 @@ class Rollback(Generic[S]):
         return None
 
 
-def _promised(
-    state: State, balls: dict[str, Ball], scales: dict[str, Float64Array]
+def _allowed_error(
+    last: Rollback[S], earlier: S, balls: dict[str, Ball]
 ) -> dict[str, Float64Array]:
-    promised: dict[str, Float64Array] = {}
-    for name, value in state_arrays(state).items():
+    allowed: dict[str, Float64Array] = {}
+    before = state_arrays(last.state)
+    for name, value in state_arrays(earlier).items():
         ball = balls[name]
         error = np.abs(value - ball.mid) + ball.radius
-        # The difference itself and the quotient are rounded in double precision.
-        error = error * (1 + 2.0**-50) + np.abs(ball.mid) * 2.0**-52
-        ratio = np.where(error == 0, 0.0, error / scales[name] * (1 + 2.0**-50))
-        promised[name] = np.where(np.isfinite(value) & ~np.isnan(ratio), ratio, np.inf)
-    return promised
+        # The difference and the sum are rounded in double precision.
+        error = error * (1 + 2.0**-50) + np.where(error == 0, 0.0, np.abs(ball.mid) * 2.0**-52)
+        known = np.isfinite(value) & ~np.isnan(error) & np.isfinite(last.allowed_error[name])
+        if name == "v":
+            known &= (value > 0) | ((value == 0) & (before[name] == 0))
+        allowed[name] = np.where(known, error, np.inf)
+    return allowed
+
+
+def _as_fraction(
+    allowed: dict[str, Float64Array], scales: dict[str, Float64Array]
+) -> dict[str, Float64Array]:
+    return {
+        name: np.where(error == 0, 0.0, error / scales[name] * (1 + 2.0**-50))
+        for name, error in allowed.items()
+    }
 
 
 def rollbacks(
@@ -235,8 +251,8 @@ def rollbacks(
     Yields
     ------
     Rollback
-        After each update undone. The last one carries a reason, and the state it could not leave,
-        where a step cannot be undone at all.
+        After each update undone. Where a step cannot be undone for any element (the first one,
+        for instance), the last rollback carries the reason and the state that could not be left.
 
     Raises
     ------
@@ -247,39 +263,45 @@ def rollbacks(
     rounding = Rounding.of(state.p.dtype)
     balls = {name: Ball.exact(value) for name, value in state_arrays(state).items()}
     none = {name: np.zeros(ball.mid.shape) for name, ball in balls.items()}
-    promised = none
+    last = Rollback(state, 0, none, none)
     with np.errstate(all="ignore"):
-        for undone, update in enumerate(updates, start=1):
+        for update in updates:
             try:
-                earlier, balls, promised = _undo(
-                    state, balls, promised, update, optimizer, rounding
-                )
+                last, balls = _undo(last, balls, update, optimizer, rounding)
             except ReconcileError as reason:
                 lost = {name: np.full(ball.mid.shape, np.inf) for name, ball in balls.items()}
-                yield Rollback(state, undone - 1, lost, reason)
+                yield Rollback(last.state, last.updates_undone, lost, lost, reason)
                 return
-            yield Rollback(earlier, undone, promised)
-            state = earlier
+            yield last
 
 
 def _undo(
-    state: S,
+    last: Rollback[S],
     balls: dict[str, Ball],
-    promised: dict[str, Float64Array],
     update: Update,
     optimizer: Optimizer[S],
     rounding: Rounding,
-) -> tuple[S, dict[str, Ball], dict[str, Float64Array]]:
-    optimizer.refuse_rollback(state, update)
+) -> tuple[Rollback[S], dict[str, Ball]]:
+    undone = last.updates_undone + 1
+    optimizer.refuse_rollback(last.state, update)
     if update.skipped:
-        return state, balls, promised
-    gradient = update.effective_gradient(state.p)
-    earlier = optimizer.back(state, update, gradient)
-    optimizer.refuse_lost(state, earlier)
+        return replace(last, updates_undone=undone), balls
+    gradient = update.effective_gradient(last.state.p)
+    earlier = optimizer.back(last.state, update, gradient)
+    reason = last.reason
+    try:
+        optimizer.refuse_lost(last.state, earlier)
+    except ReconcileError as lost:
+        # The shard is refused, yet its other elements are followed on: a caller may want to know
+        # which ones would have been accepted.
+        reason = reason or lost
     if optimizer.exact_inverse:
-        return earlier, {n: Ball.exact(a) for n, a in state_arrays(earlier).items()}, promised
+        balls = {name: Ball.exact(value) for name, value in state_arrays(earlier).items()}
+        return Rollback(earlier, undone, last.promised, last.allowed_error, reason), balls
     balls = optimizer.earlier(balls, update, gradient)
-    return earlier, balls, _promised(earlier, balls, optimizer.scales(balls, update, rounding))
+    allowed = _allowed_error(last, earlier, balls)
+    promised = _as_fraction(allowed, optimizer.scales(balls, update, rounding))
+    return Rollback(earlier, undone, promised, allowed, reason), balls
 
 
 def relative_errors(
