@@ -127,23 +127,25 @@ def checked_tolerance(tolerance: float | None) -> float:
     Parameters
     ----------
     tolerance : float or None
-        None accepts any error that can be promised at all.
+        None stands for 1: an error as large as what it is an error of promises nothing.
 
     Returns
     -------
     float
-        Above 0, infinite for None.
+        Above 0, at most 1.
 
     Raises
     ------
     BadUpdate
-        If it is not above 0.
+        If it is out of range.
     """
     if tolerance is None:
-        return np.inf
+        return 1.0
     number = float(tolerance)
-    if not number > 0:
-        raise BadUpdate(f"tolerance = {number:g} is refused; allowed: above 0 (pure number)")
+    if not 0 < number <= 1:
+        raise BadUpdate(
+            f"tolerance = {number:g} is refused; allowed: above 0, at most 1 (pure number)"
+        )
     return number
 
 
@@ -186,7 +188,7 @@ class Rollback(Generic[S]):
         Parameters
         ----------
         tolerance : float or None
-            Largest error allowed; None allows any finite one.
+            Largest error allowed; None allows any that says something, up to 1.
 
         Returns
         -------
@@ -197,7 +199,7 @@ class Rollback(Generic[S]):
             return self.reason
         allowed = checked_tolerance(tolerance)
         for name, error in self.promised.items():
-            refused = ~(error <= allowed) | ~np.isfinite(error)
+            refused = ~(error <= allowed)
             if refused.any():
                 at = int(np.flatnonzero(refused)[0])
                 return RollbackRefused(

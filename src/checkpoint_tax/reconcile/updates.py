@@ -52,7 +52,8 @@ def whole(name: str, value: object, *, at_least: int, unit: str = "steps") -> in
 
 def _real(name: str, value: Any, low: float, high: float, *, open_high: bool = False) -> float:
     bracket = ")" if open_high else "]"
-    allowed = f"allowed: finite, in [{low:g}, {high:g}{bracket} (pure number)"
+    within = f"at least {low:g}" if high == math.inf else f"in [{low:g}, {high:g}{bracket}"
+    allowed = f"allowed: finite, {within} (pure number)"
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         raise BadUpdate(f"{name} = {value!r} is not a real number; {allowed}")
     # A Python float never widens a float32 array; a NumPy float64 scalar would.

@@ -308,7 +308,7 @@ def lowest_version(
     optimizer : Optimizer
         The one that made the steps.
     tolerance : float or None
-        Largest error allowed as a fraction of each element's scale; None for any finite one.
+        Largest error allowed as a fraction of each element's scale; None for any up to 1.
 
     Returns
     -------
@@ -358,8 +358,8 @@ def reconcile(
         The one that made the steps.
     tolerance : float, optional
         Largest error allowed for any element of a rolled-back shard, as a fraction of its scale
-        (see `checkpoint_tax.reconcile.gate`). Without one, any error that can be promised at all
-        is accepted, and the promise says how large it is.
+        (see `checkpoint_tax.reconcile.gate`). Without one, any promised error up to 1 is
+        accepted, and the promise says how large it is.
 
     Returns
     -------
