@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import altair
 import numpy as np
@@ -196,7 +197,7 @@ def blocking_table() -> Table:
         },
         name="blocking-intervals",
         caption="Best intervals with blocking saves. The formula's are up to "
-        f"{number(excess, 0)} steps too long and lose {_at_most(worst)}. As good means "
+        f"{_count(excess)} steps too long and lose {_at_most(worst)}. As good means "
         f"within {_best(post_scenario(save_kind='blocking')).practical_points:g} points of the "
         "best.",
         classes={"verdict": VERDICT_CLASSES},
@@ -629,8 +630,8 @@ def length_table() -> Table:
         },
         name="drawn-failures",
         caption="Failures that the runs behind table 1 drew, from their restart shares. Such a "
-        f"scatter fits runs of {number(length.steps, 0)} steps (95 % interval "
-        f"{number(length.low_steps, 0)} to {number(length.high_steps, 0)}).",
+        f"scatter fits runs of {_count(length.steps)} steps (95 % interval "
+        f"{_count(length.low_steps)} to {_count(length.high_steps)}).",
     )
 
 
@@ -656,7 +657,7 @@ def what_misses_say() -> Prose:
     }
     return Prose(
         f"A restart share of {frame['restart'].iloc[0]:.2f} % means one failure in "
-        f"{number(drawn_s, 0)} s of up-time instead of {number(job.job_mtbf_s, 0)} s: the run drew "
+        f"{_count(drawn_s)} s of up-time instead of {_count(job.job_mtbf_s)} s: the run drew "
         f"{percent(excess, 0)} more failures than expected. Table 2's rows leave "
         f"{frame['left_over'].min():.2f} to {frame['left_over'].max():.2f} % for restarts, "
         f"{spare.min():.2f} to {spare.max():.2f} points more than table 1 prints; one step a "
@@ -666,8 +667,8 @@ def what_misses_say() -> Prose:
         "is left over of an interval.\n\n"
         f"How many of the {len(cells)} shares lie outside the range of one run depends on the "
         f"inferred length: {outside[length.low_steps]} if the runs had "
-        f"{number(length.low_steps, 0)} steps, {outside[length.steps]} at the estimate, "
-        f"{outside[length.high_steps]} at {number(length.high_steps, 0)}."
+        f"{_count(length.low_steps)} steps, {outside[length.steps]} at the estimate, "
+        f"{outside[length.high_steps]} at {_count(length.high_steps)}."
     )
 
 
@@ -776,7 +777,7 @@ def job_chart(job: Scenario) -> altair.LayerChart:
         if has_closed_form(job):
             lines += _line(scheme, kind, span, lowest)
         few = _steps(best.steps / 8.0, best.steps * 8.0, 9)
-        simulated += [p for p in _points(scheme, kind, few) if float(p["low"]) >= lowest]
+        simulated += [p for p in _points(scheme, kind, few) if p["low"] >= lowest]
         for row in frame[frame["saves"] == kind].to_dict("records"):
             if math.isnan(row["formula_goodput"]) or row["formula_goodput"] < lowest:
                 continue
@@ -867,24 +868,29 @@ def _third_sentence(job: Scenario) -> str:
     low, high = best.practical_steps
     here = shares(job)["goodput"].value
     loses = max(0.0, best.goodput.value - here)
-    around = f"{number(low, 0)} to {number(high, 0)} are as good" if low < high else "no other is"
+    around = f"{_count(low)} to {_count(high)} are as good" if low < high else "no other is"
     if math.isnan(own["formula_steps"]):
         formula = "the formula gives no whole step"
     else:
-        formula = f"the formula gives {number(own['formula_steps'], 0)} steps"
+        formula = f"the formula gives {_count(own['formula_steps'])} steps"
     verdict = ""
     if not math.isnan(own["formula_loses"]):
         verdict = f" and loses {points(own['formula_loses'])}"
     return (
         f"For this job ({job.n_gpus:,} GPUs, {job.save_kind} saves, one failure in "
         f"{_span(job.job_mtbf_s)}) {formula}{verdict}; the best interval is "
-        f"{number(best.steps, 0)} steps ({around}) with a goodput of "
-        f"{percent(best.goodput.value)}, and its own {number(job.checkpoint_interval_steps, 0)} "
+        f"{_count(best.steps)} steps ({around}) with a goodput of "
+        f"{percent(best.goodput.value)}, and its own {_count(job.checkpoint_interval_steps)} "
         f"lose {points(loses)}."
     )
 
 
 # Shared parts
+
+
+def _count(value: float) -> str:
+    """A whole number as prose writes it."""
+    return f"{value:,.0f}"
 
 
 def _at_most(share: float) -> str:
@@ -897,16 +903,14 @@ def _steps(low: float, high: float, count: int) -> list[int]:
     return sorted({max(1, round(k)) for k in grid.tolist()})
 
 
-def _line(
-    job: Scenario, series: str, steps: Sequence[int], lowest: float
-) -> list[dict[str, object]]:
+def _line(job: Scenario, series: str, steps: Sequence[int], lowest: float) -> list[dict[str, Any]]:
     found = [(k, exact_goodput(job, k)) for k in steps]
     return [
         {"series": series, "steps": k, "goodput": value} for k, value in found if value >= lowest
     ]
 
 
-def _points(job: Scenario, series: str, steps: Sequence[int]) -> list[dict[str, object]]:
+def _points(job: Scenario, series: str, steps: Sequence[int]) -> list[dict[str, Any]]:
     sweep = sweep_intervals(job, steps, half_width=POINT_HALF_WIDTH)
     return [
         {"series": series, "steps": k, "goodput": e.value, "low": e.low, "high": e.high}
