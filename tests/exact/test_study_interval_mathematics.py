@@ -1,5 +1,6 @@
 """The chapter on intervals: its numbers, its verdicts, and what it says to other jobs."""
 
+import math
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from checkpoint_tax.ledger import ledger_frame, load_claims
 from checkpoint_tax.plan import best_interval, exact_goodput
 from checkpoint_tax.resources import presets
 from checkpoint_tax.scenario import Scenario, load_scenario
+from checkpoint_tax.simulate import lost_work_s
 from checkpoint_tax.studies import interval_claims
 from checkpoint_tax.studies import interval_mathematics as study
 
@@ -73,6 +75,14 @@ def test_the_node_days_of_the_guide_are_ten_times_what_several_means(judged):
     reason = judged.loc["guide.concl.node_days", "reason"]
     assert "99 node-days by the formula and 94 exactly" in reason
     assert "2 to 5 nodes" in reason
+
+
+def test_the_lost_share_is_what_failures_of_the_simulation_lose(judged):
+    job = POST.replace(save_kind="blocking", checkpoint_interval_steps=307)
+    lost = lost_work_s(job, n_failures=4_000_000) / (307 * job.step_s)
+    # Four standard errors: one seed in 16,000 fails; this one is fixed.
+    reach = 4.0 * lost.std() / math.sqrt(lost.size)
+    assert judged.loc["tax.text.lost_share", "computed"] == pytest.approx(lost.mean(), abs=reach)
 
 
 def test_the_printed_wastes_come_out_and_the_exact_ones_stand_beside_them(judged):
@@ -143,7 +153,8 @@ def test_availability_and_ettr_stand_beside_the_exact_results():
     frame = study.ratio_frame()
     assert (frame["ettr"] < frame["goodput"]).all()
     assert (frame["goodput"] - frame["ettr"]).max() < 60.0 / 43200.0 / 2.0
-    assert (frame["saxena_s"] > frame["period_s"]).all()
+    assert frame["period_s"].round().tolist() == [2297, 659, 659]
+    assert frame["saxena_s"].round().tolist() == [2361, 669, 665]
     # The longer the restart, the further apart: row 2 and 3 differ in the restart only.
     apart = frame["saxena_s"] / frame["period_s"]
     assert apart[1] > apart[2]
@@ -236,7 +247,11 @@ def test_the_answer_fits_each_shipped_job(name, parts):
 @pytest.mark.parametrize(
     ("changes", "present", "absent"),
     [
-        ({"drain_tax": 0.0}, "at no cost", "the same interval"),
+        (
+            {"drain_tax": 0.0},
+            "gives no interval for a save that costs nothing",
+            "the same interval",
+        ),
         ({"save_kind": "blocking", "blocking_s": 0.0}, "save **at every step (7 s)**", "1 step"),
         ({"n_gpus": 131072}, "as often as the drain permits", "no other interval"),
         ({"job_mtbf_h": 0.002, "save_kind": "blocking"}, "no interval brings more", "it is best"),
