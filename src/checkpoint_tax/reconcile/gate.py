@@ -230,10 +230,12 @@ def _allowed_error(
 def _as_fraction(
     allowed: dict[str, Float64Array], scales: dict[str, Float64Array]
 ) -> dict[str, Float64Array]:
-    return {
-        name: np.where(error == 0, 0.0, error / scales[name] * (1 + 2.0**-50))
-        for name, error in allowed.items()
-    }
+    promised: dict[str, Float64Array] = {}
+    for name, error in allowed.items():
+        fraction = np.where(error == 0, 0.0, error / scales[name] * (1 + 2.0**-50))
+        # A scale that is not finite is no scale: nothing is promised by it.
+        promised[name] = np.where(np.isfinite(scales[name]), fraction, np.inf)
+    return promised
 
 
 def rollbacks(

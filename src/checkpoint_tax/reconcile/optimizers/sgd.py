@@ -135,7 +135,7 @@ class SGD(MomentumForm):
             known = Ball.exact(gradient)
             if update.nesterov:
                 known = known + (Ball.exact(mu) * balls["m"]).rounded(rounding)
-            weights = self._weights_from_gradient(after, known, update, rounding)
+            weights = self._weights_from_gradient(after, known, update, gradient, rounding)
         if not update.momentum:
             return {"p": weights, "m": balls["m"]}
         used = decayed_gradient_set(weights, update, gradient)
@@ -146,14 +146,16 @@ class SGD(MomentumForm):
 
     @staticmethod
     def _weights_from_gradient(
-        after: Ball, known: Ball, update: Update, rounding: Rounding
+        after: Ball, known: Ball, update: Update, gradient: Array, rounding: Rounding
     ) -> Ball:
         """Solve ``after = p - lr (known + wd p)``, rounded at each operation, for every p."""
         lr = float(np.asarray(cast(update.lr, rounding.dtype)))
         decay = cast(update.decay(after.mid), rounding.dtype)
         kept = 1.0 - lr * decay
         found = (after + Ball.exact(lr) * known) / Ball.exact(kept)
-        size = known.most + decay * found.most
-        # Product with the decay, two sums, product with lr: four roundings of at most this size.
-        moved = 4.0 * lr * rounding.unit * size + (2.0 + 2.0 * lr) * rounding.floor
+        decayed = decay * found.most
+        # Product with the decay, sum with the look-ahead, product with lr; and the sum of gradient
+        # and decay, which is rounded before a look-ahead that may cancel it.
+        size = 3.0 * (known.most + decayed) + np.abs(gradient.astype(np.float64)) + decayed
+        moved = lr * rounding.unit * size + (2.0 + 2.0 * lr) * rounding.floor
         return found.widened(moved / kept * 1.001)
