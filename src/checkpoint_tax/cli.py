@@ -45,6 +45,7 @@ app = typer.Typer(
 
 app.add_typer(book.app, name="book")
 
+_BYTES_WORTH_A_BAR = 4_000_000
 _WHOLE = re.compile(r"[+-]?\d{1,400}")
 _DECIMAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 
@@ -307,6 +308,60 @@ def inspect_state(
             print("Nothing found; not every skew leaves a trace.")
     if not seen.clean:
         raise typer.Exit(1)
+
+
+@app.command()
+def failures(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of failures, also in gzip.")],
+    tz: Annotated[
+        str | None, typer.Option(help="Zone of times that name none, as America/Los_Angeles.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of log, if it is not to be recognised.")
+    ] = None,
+    year: Annotated[int | None, typer.Option(help="Year of the first stamp that has none.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="COLUMN=NAME", help="What a column is; repeatable."),
+    ] = None,
+    window: Annotated[
+        str, typer.Option(help="Records this long after the first are one interruption.")
+    ] = "10m",
+    since: Annotated[str | None, typer.Option(help="Begin of the time that was watched.")] = None,
+    until: Annotated[str | None, typer.Option(help="End of the time that was watched.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a log of failures: which count, the MTBF with its interval, what the gaps tell."""
+    from checkpoint_tax.failures.description import describe
+    from checkpoint_tax.failures.log import as_json as arranged
+    from checkpoint_tax.failures.log import read_failures
+    from checkpoint_tax.failures.stamps import duration_s
+
+    window_s = duration_s(window)
+    if window_s is None:
+        raise InputError(f"window = {window!r} is not a time span; write such as 10m or 600.")
+    mapping: dict[str, str] = {}
+    for pair in columns or ():
+        column, separator, role = pair.rpartition("=")
+        if not separator or not column or not role:
+            raise InputError(f"--map {pair} must have the form COLUMN=NAME.")
+        if column in mapping:
+            raise InputError(f"--map {column} is given twice; keep one of the two.")
+        mapping[column] = role
+    size_bytes = log.stat().st_size if log.is_file() else 0
+    shows = sys.stderr.isatty() and size_bytes > _BYTES_WORTH_A_BAR
+    with typer.progressbar(
+        length=size_bytes, label=f"reading {log.name}", file=sys.stderr, hidden=not shows
+    ) as bar:
+        result = read_failures(
+            log, tz=tz, kind=kind, year=year, mapping=mapping, window_s=window_s, since=since,
+            until=until, progress=bar.update if shows else None,
+        )  # fmt: skip
+    if as_json:
+        _print_json(arranged(result))
+        return
+    for line in describe(result):
+        print(line)
 
 
 @app.command("run")
