@@ -85,3 +85,6 @@ def test_parameters_show_their_values_as_a_person_types_them():
     assert "16,384" in text
     assert "90,205.09" in text
     assert "published: post" in text
+    some = parameters_table(frame, {"target": str, "n_gpus": int}).text
+    assert "oldest" in some
+    assert "gpu_mtbf_h" not in some

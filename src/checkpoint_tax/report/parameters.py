@@ -1,26 +1,32 @@
 """The parameters of a job as a table: value, unit, meaning, and where each comes from."""
 
+from collections.abc import Container
+
 import pandas as pd
 
 from checkpoint_tax.report.tables import Column, Table, table
 
 
-def parameters_table(parameters: pd.DataFrame) -> Table:
-    """Every parameter of a job.
+def parameters_table(parameters: pd.DataFrame, names: Container[str] | None = None) -> Table:
+    """The parameters of a job.
 
     Parameters
     ----------
     parameters : pandas.DataFrame
         Columns ``name``, ``value``, ``unit``, ``meaning``, ``kind`` and ``source``; one row a
         parameter.
+    names : container of str, optional
+        Those to show, such as the ones that a chapter declares; all if left out.
 
     Returns
     -------
     Table
     """
-    shown = parameters.assign(
-        value=[_text(value) for value in parameters["value"]],
-        origin=parameters["kind"] + ": " + parameters["source"],
+    asked = [names is None or name in names for name in parameters["name"]]
+    used = parameters[asked]
+    shown = used.assign(
+        value=[_text(value) for value in used["value"]],
+        origin=used["kind"] + ": " + used["source"],
     )
     return table(
         shown,
