@@ -277,7 +277,19 @@ def test_a_missing_second_moment_is_found(tmp_path: Path) -> None:
     del entry(content)["exp_avg_sq"]
     seen = inspect_checkpoint(FORMATS["distributed"](tmp_path / "x", content))
     assert kinds(seen) == {"moment-missing"}
-    assert "have exp_avg but no exp_avg_sq: optim.block.0.proj.bias" in seen.findings[0].sentence
+    assert "have moments but no exp_avg_sq: optim.block.0.proj.bias" in seen.findings[0].sentence
+
+
+def test_a_second_moment_that_all_lack_is_missed_by_the_group_alone(tmp_path: Path) -> None:
+    content = trained()
+    for fields in content["optim"]["state"].values():
+        del fields["exp_avg_sq"]
+    seen = inspect_checkpoint(FORMATS["torch.save"](tmp_path / "adam", content))
+    assert kinds(seen) == {"moment-missing"}
+    assert len(seen.findings[0].parameters) == 3
+    # Lion keeps one moment, and has two betas but no eps.
+    del content["optim"]["param_groups"][0]["eps"]
+    assert inspect_checkpoint(FORMATS["torch.save"](tmp_path / "lion", content)).clean
 
 
 @pytest.mark.parametrize("by_number", [False, True])

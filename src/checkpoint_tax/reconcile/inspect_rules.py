@@ -236,16 +236,7 @@ def judge_presence(state: TrainingState, folder_step: int | None) -> Iterator[Fi
             f" {examples(absent)}; parameters that never had a gradient have none",
             tuple(absent),
         )
-    for role in PAIR:
-        (other,) = (name for name in PAIR if name != role)
-        lacking = [e for e in needy if e.moments.get(other) and not e.moments.get(role)]
-        if lacking:
-            yield Finding(
-                "moment-missing",
-                f"{len(lacking)} of {len(state.entries)} parameters have {other} but no {role}: "
-                + examples(_names(lacking)),
-                _names(lacking),
-            )
+    yield from _judge_completeness(state, needy)
     bare = [e for e in needy if all(t is None for t in e.moments.values())]
     if bare:
         yield Finding(
@@ -274,6 +265,32 @@ def judge_presence(state: TrainingState, folder_step: int | None) -> Iterator[Fi
             f"{len(misshapen)} parameters have moments of different shapes: "
             + examples(_names(misshapen)),
             _names(misshapen),
+        )
+
+
+def _judge_completeness(state: TrainingState, needy: list[Entry]) -> Iterator[Finding]:
+    """Compare each parameter's moments with those that its group's other parameters have."""
+    kin: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in needy:
+        group = state.group_of(entry)
+        kin[entry.optimizer, group.name if group else ""].append(entry)
+    lacking: dict[str, list[Entry]] = defaultdict(list)
+    for key, entries in kin.items():
+        expected = {role for e in entries for role, tensor in e.moments.items() if tensor}
+        settings = state.groups[key].settings if key in state.groups else {}
+        # Two betas alone may be Lion's, who keeps one moment; with eps they are Adam's.
+        if {"betas.0", "eps"} <= settings.keys() and "exp_inf" not in expected:
+            expected.update(PAIR)
+        for entry in entries:
+            held = {role for role, tensor in entry.moments.items() if tensor}
+            for role in expected - held if held else ():
+                lacking[role].append(entry)
+    for role, entries in sorted(lacking.items()):
+        yield Finding(
+            "moment-missing",
+            f"{len(entries)} of {len(state.entries)} parameters have moments but no {role}: "
+            + examples(_names(entries)),
+            _names(entries),
         )
 
 
@@ -380,7 +397,8 @@ def judge_values(
         yield Finding(
             "moments-impossible",
             f"{len(impossible)} parameters have a first moment larger than any gradients allow for"
-            " their second moment, so the two are of different steps (or the betas changed): "
+            " their second moment and their step count, so the three are of different steps (or"
+            " the betas changed): "
             + examples(
                 [f"{name} ({n} elements, up to {r:.3g} times)" for name, n, r in impossible]
             ),
