@@ -6,11 +6,9 @@ import pandas as pd
 from checkpoint_tax.report.charts import PALETTE, described
 
 _AXES = {
-    "n_gpus": ("GPUs at this job's failure rate each", "~s"),
     "drain_s": ("length of a drain [s]", "~g"),
     "drain_tax": ("tax under a drain", "~%"),
 }
-_REGIMES = ("one drain after the other", "an interval above the drain")
 
 
 def regime_chart(
@@ -18,7 +16,11 @@ def regime_chart(
     jobs: pd.DataFrame,
     *,
     vertical: str,
+    size_title: str,
+    sizes: tuple[float, float],
+    heights: tuple[float, float],
     legend: str,
+    regimes: tuple[str, str],
     caption: str,
     description: str,
 ) -> altair.LayerChart:
@@ -35,8 +37,14 @@ def regime_chart(
         ``assumed`` (texts).
     vertical : {"drain_s", "drain_tax"}
         What the vertical axis shows.
+    size_title : str
+        Title of the axis of sizes, which says what a GPU's failure rate is there.
+    sizes, heights : tuple of float
+        Ends of the two axes, in the units of the columns.
     legend : str
         Heading of the series of lines.
+    regimes : tuple of str
+        The regime above the boundary and the other one.
     caption : str
         The finding.
     description : str
@@ -48,17 +56,15 @@ def regime_chart(
     """
     title, form = _AXES[vertical]
     series = list(dict.fromkeys(lines["series"]))
-    x_range = [float(lines["n_gpus"].min()), float(lines["n_gpus"].max())]
-    y_range = [float(lines[vertical].min()), float(lines[vertical].max())]
     x = (
         altair.X("n_gpus:Q")
-        .scale(type="log", domain=x_range, nice=False)
-        .axis(format=_AXES["n_gpus"][1], tickCount=6)
-        .title(_AXES["n_gpus"][0])
+        .scale(type="log", domain=list(sizes), nice=False)
+        .axis(format="~s", tickCount=6)
+        .title(size_title)
     )
     y = (
         altair.Y(f"{vertical}:Q")
-        .scale(type="log", domain=y_range, nice=False)
+        .scale(type="log", domain=list(heights), nice=False)
         .axis(format=form, tickCount=6)
         .title(title)
     )
@@ -71,11 +77,11 @@ def regime_chart(
             color=altair.Color("series:N")
             .title(legend)
             .scale(domain=series, range=[PALETTE[i] for i in (4, 0, 2, 5)][: len(series)])
-            .legend(orient="bottom", symbolType="stroke"),
+            .legend(orient="bottom", symbolType="stroke", columns=2),
             strokeDash=altair.StrokeDash("order:N")
             .title(None)
             .scale(domain=["exact", "first order"], range=[[1, 0], [5, 4]])
-            .legend(orient="bottom", symbolType="stroke"),
+            .legend(orient="bottom", direction="vertical", symbolType="stroke"),
             tooltip=[
                 altair.Tooltip("series:N", title=legend),
                 altair.Tooltip("order:N", title="boundary"),
@@ -84,14 +90,14 @@ def regime_chart(
             ],
         )
     )
-    found = [regime for regime in _REGIMES if regime in set(jobs["regime"])]
-    colours = dict(zip(_REGIMES, (PALETTE[3], PALETTE[6]), strict=True))
+    found = [regime for regime in regimes if regime in set(jobs["regime"])]
+    colours = dict(zip(regimes, (PALETTE[3], PALETTE[6]), strict=True))
     marks = altair.Chart(jobs).encode(x=x, y=y)
     dots = marks.mark_point(size=70, filled=True, opacity=1.0, clip=True).encode(
         fill=altair.Fill("regime:N")
         .title("best for the job")
         .scale(domain=found, range=[colours[regime] for regime in found])
-        .legend(orient="bottom", labelLimit=300),
+        .legend(orient="bottom", direction="vertical", labelLimit=300),
         tooltip=[
             altair.Tooltip("job:N"),
             altair.Tooltip("own_n_gpus:Q", title="GPUs", format=",d"),

@@ -98,7 +98,7 @@ def sweep_chart(
                 shape=altair.Shape("mark:N")
                 .title(None)
                 .scale(domain=kinds, range=list(_SHAPES[: len(kinds)]))
-                .legend(orient="bottom", columns=2, labelLimit=300),
+                .legend(orient="bottom", direction="vertical", labelLimit=400),
                 tooltip=[altair.Tooltip("mark:N", title="mark"), *tooltip],
             )
         )

@@ -95,6 +95,24 @@ def number(value: object, digits: int) -> str:
     return shown.lstrip("-") if is_zero else shown.replace("-", MINUS)
 
 
+def span(low: float, high: float, digits: int) -> str:
+    """A range of numbers that no line break parts.
+
+    Parameters
+    ----------
+    low, high : float
+    digits : int
+        Decimals of each number.
+
+    Returns
+    -------
+    str
+        ``low to high``, or one number where both show the same.
+    """
+    ends = [number(end, digits).replace("\u2009", "\u202f") for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] else "\u00a0to\u00a0".join(ends)
+
+
 def with_range(value: float, low: float, high: float, digits: int) -> str:
     """A value with its 95 % interval.
 

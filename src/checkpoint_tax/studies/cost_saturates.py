@@ -20,14 +20,21 @@ from checkpoint_tax.plan import BestInterval, best_interval, exact_goodput
 from checkpoint_tax.report.prose import Prose, percent, points
 from checkpoint_tax.report.regime_charts import regime_chart
 from checkpoint_tax.report.sweep_charts import loss_scale_chart, sweep_chart
-from checkpoint_tax.report.tables import Column, Table, number, table
+from checkpoint_tax.report.tables import Column, Table, number, span, table
 from checkpoint_tax.report.verdicts import VERDICT_CLASSES, verdict_counts, verdict_table
 from checkpoint_tax.scenario import Scenario
 from checkpoint_tax.simulate import sweep_intervals
 from checkpoint_tax.studies import saturation_claims
 from checkpoint_tax.studies.post_runs import post_scenario
 from checkpoint_tax.studies.post_tables import printed_rows, simulate_cells, table_2_jobs
-from checkpoint_tax.studies.regimes import DRAIN, boundary_frame, regime, regime_frame
+from checkpoint_tax.studies.regimes import (
+    DRAIN,
+    INTERIOR,
+    THIS_JOB,
+    boundary_frame,
+    regime,
+    regime_frame,
+)
 from checkpoint_tax.studies.saturation_claims import (
     interval_losses,
     largest_mtbf_s,
@@ -88,12 +95,14 @@ STATE_BYTES = 1.2 * TB_BYTES
 
 TAXES = (0.01, 0.03, 0.1, 0.3)
 DRAINS_S = (10.0, 67.0, 210.0, 1000.0)
-MAP_GPUS = (256.0, 1e6)
+MAP_GPUS = (128.0, 1e6)
+MAP_DRAINS_S = (1.0, 5000.0)
+MAP_TAXES = (1e-3, 20.0)
 
 MATTERS = 5e-4
 """Smallest difference of goodput that counts [share of wall time]: 0.05 points."""
 
-DEPTH = 0.06
+DEPTH = 0.035
 """How far below the best a curve is drawn [share of wall time]."""
 
 _SCALE_SIZES = (512, 262144)
@@ -182,13 +191,13 @@ def table_2_table() -> Table:
     return table(
         frame.assign(
             one_run_range=[
-                f"{number(low, 2)} to {number(high, 2)}"
+                span(low, high, 2)
                 for low, high in zip(frame["one_run_low"], frame["one_run_high"], strict=True)
             ]
         ),
         {
-            "share": Column("share"),
             "interval_steps": Column("interval", "steps", 0),
+            "share": Column("share"),
             "printed": Column("printed", "%", 2),
             "exact": Column("exact", "%", 2),
             "simulated": Column("simulated", "%", 3, low="simulated_low", high="simulated_high"),
@@ -265,25 +274,23 @@ def mode_table(job: Scenario) -> Table:
     """
     frame = mode_frame(job)
     schemes = [name for name in (*MODES, *TARGETS) if name in frame]
-    last = frame.iloc[-1]
     shown = frame.assign(
+        row=["best" if label == "best" else "" for label in frame["interval"]],
+        faster=[f"{number(value, 1)}\u00a0×" if value > 1.0 else "" for value in frame["speed"]],
         **{
-            f"{name} shown": [
-                f"{number(value / PER_CENT, 2)}"
-                + (f" at {number(last[f'{name} best_steps'], 0)}" if label == "best" else "")
-                for value, label in zip(frame[name], frame["interval"], strict=True)
+            f"{name} at": [
+                "" if math.isnan(steps) else f"at {number(steps, 0)}"
+                for steps in frame[f"{name} best_steps"]
             ]
             for name in schemes
         },
-        faster=[
-            f"{number(value, 1)} ×" if value == value and value > 1.0 else ""
-            for value in frame["speed"]
-        ],
     )
-    columns = {"interval": Column("interval [steps]")}
-    columns |= {f"{name} shown": Column(f"{name} [%]") for name in schemes}
+    columns = {"steps": Column("interval", "steps", 0, below="row")}
+    columns |= {
+        name: Column(name, "%", 2, scale=1.0 / PER_CENT, below=f"{name} at") for name in schemes
+    }
     if (frame["speed"] > 1.0).any():
-        columns["faster"] = Column("compressed drains run")
+        columns["faster"] = Column("drain runs, compressed")
         post = post_scenario()
         if (job.drain_s, job.step_s) == (post.drain_s, post.step_s):
             shown["rate_gb"] = shown["rate"] / GB_BYTES
@@ -489,7 +496,7 @@ def boundary_table() -> Table:
     return table(
         frame.assign(
             as_good=[
-                f"{number(low, 0)} to {number(high, 0)}"
+                span(low, high, 0)
                 for low, high in zip(frame["best_low"], frame["best_high"], strict=True)
             ]
         ),
@@ -530,11 +537,15 @@ def drain_map(job: Scenario) -> altair.LayerChart:
     )
     lines["series"] = [f"{float(s):.3%}".rstrip("0%").rstrip(".") + " %" for s in lines["series"]]
     frame = regime_frame(job)
-    lines = lines[(lines["drain_s"] >= 0.5) & (lines["drain_s"] <= 5000.0)]
+    lines = _between(lines, "drain_s", MAP_DRAINS_S)
     return regime_chart(
         lines,
-        _on_map(frame, "drain_s", (0.5, 5000.0)),
+        _on_map(frame, "drain_s", MAP_DRAINS_S),
         vertical="drain_s",
+        size_title=_size_title(job),
+        sizes=MAP_GPUS,
+        heights=MAP_DRAINS_S,
+        regimes=(DRAIN, INTERIOR),
         legend="tax",
         caption=f"Above its line a job does best with one drain after the other; "
         f"{_regime_counts(frame)} Jobs stand where their time between failures puts them, whatever "
@@ -565,22 +576,36 @@ def tax_map(job: Scenario) -> altair.LayerChart:
         first_order=job.drain_s,
         n_range=MAP_GPUS,
     )
-    lines = lines[(lines["drain_tax"] >= 1e-3) & (lines["drain_tax"] <= 20.0)]
+    lines = _between(lines, "drain_tax", MAP_TAXES)
     lines["series"] = [f"{float(s):g} s" for s in lines["series"]]
     frame = regime_frame(job)
-    far = frame.iloc[int(frame["drain_tax"].to_numpy().argmax())]
+    others = frame[frame["job"] != THIS_JOB]
+    far = others.iloc[int(others["drain_tax"].to_numpy().argmax())]
     return regime_chart(
         lines,
-        _on_map(frame, "drain_tax", (1e-3, 20.0)),
+        _on_map(frame, "drain_tax", MAP_TAXES),
         vertical="drain_tax",
+        size_title=_size_title(job),
+        sizes=MAP_GPUS,
+        heights=MAP_TAXES,
+        regimes=(DRAIN, INTERIOR),
         legend="drain",
         caption="Below its line a job does best with one drain after the other: a small tax pushes "
-        f"the boundary towards smaller jobs. A tax is not always small: {far['job']} measured "
+        f"the boundary towards smaller jobs. A tax is not always small: “{far['job']}” measured "
         f"{percent(far['drain_tax'], 0)}.",
         description="Tax under a drain against the number of GPUs, both logarithmic. Rising "
         "boundary lines, one for each length of a drain, higher for longer drains; below a line "
         "one drain after the other is best. Published jobs are marked.",
     )
+
+
+def _size_title(job: Scenario) -> str:
+    return f"GPUs, each failing once in {job.gpu_mtbf_h:,.0f} h of up-time"
+
+
+def _between(lines: pd.DataFrame, column: str, span: tuple[float, float]) -> pd.DataFrame:
+    """The lines a little beyond the map, which clips them."""
+    return lines[lines[column].between(span[0] / 2.0, span[1] * 2.0)]
 
 
 def _with_own(values: Sequence[float], own: float) -> tuple[float, ...]:
@@ -628,9 +653,10 @@ def jobs_table(job: Scenario) -> Table:
     frame = regime_frame(job)
     return table(
         frame.assign(
-            mtbf=[duration_text(HOUR_S * value) for value in frame["job_mtbf_h"]],
-            best=[duration_text(value) for value in frame["best_s"]],
-            drain=[duration_text(value) for value in frame["drain_s"]],
+            mtbf=[_unbroken(HOUR_S * value) for value in frame["job_mtbf_h"]],
+            best=[_unbroken(value) for value in frame["best_s"]],
+            drain=[_unbroken(value) for value in frame["drain_s"]],
+            ratio=[number(value, 1 if value < 100.0 else 0) for value in frame["margin"]],
             missing=[f"assumed: {text}" for text in frame["assumed"]],
         ),
         {
@@ -639,7 +665,7 @@ def jobs_table(job: Scenario) -> Table:
             "mtbf": Column("MTBF"),
             "drain": Column("drain"),
             "drain_tax": Column("tax", "%", 0, scale=1.0 / PER_CENT),
-            "margin": Column("MTBF over boundary", digits=1),
+            "ratio": Column("MTBF over boundary"),
             "best": Column("best interval"),
             "regime": Column("best is"),
         },
@@ -648,6 +674,10 @@ def jobs_table(job: Scenario) -> Table:
         f"{_regime_counts(frame)} A job whose MTBF is below the boundary's (ratio below 1) does "
         "best with one drain after the other.",
     )
+
+
+def _unbroken(time_s: float) -> str:
+    return duration_text(time_s).replace(" ", "\u00a0")
 
 
 # Restart against rework

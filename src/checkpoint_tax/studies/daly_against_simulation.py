@@ -19,7 +19,7 @@ from checkpoint_tax.ledger import Computed, ledger_frame
 from checkpoint_tax.plan import BestInterval, best_interval, exact_goodput
 from checkpoint_tax.report.prose import Prose, listed, percent, points
 from checkpoint_tax.report.sweep_charts import sweep_chart
-from checkpoint_tax.report.tables import Column, Table, number, table
+from checkpoint_tax.report.tables import Column, Table, span, table
 from checkpoint_tax.report.verdicts import VERDICT_CLASSES, verdict_counts, verdict_table
 from checkpoint_tax.scenario import Scenario
 from checkpoint_tax.simulate import sweep_intervals
@@ -158,11 +158,11 @@ def blocking_frame() -> pd.DataFrame:
 
 
 def _ranged(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """The frame with texts ``low to high`` for each pair of columns."""
+    """The frame with a text for each pair of columns with the ends of a range."""
     return frame.assign(
         **{
             f"{name}_range": [
-                f"{number(low, 0)} to {number(high, 0)}"
+                span(low, high, 0)
                 for low, high in zip(frame[f"{name}_low"], frame[f"{name}_high"], strict=True)
             ]
             for name in names
@@ -219,7 +219,8 @@ def blocking_chart() -> altair.LayerChart:
         steps = _steps(best.steps / _REACH, best.steps * _REACH, 60)
         lines += _line(job, series, steps, best.goodput.value - DEPTH)
         close = [k for k in POST_GRID_STEPS if best.steps / 3.0 < k < best.steps * 3.0]
-        simulated += _points(job, series, close)
+        lowest = best.goodput.value - DEPTH
+        simulated += [p for p in _points(job, series, close) if p["low"] >= lowest]
         formula = round(daly_steps(n_gpus))
         marks += [
             {
@@ -281,7 +282,7 @@ _CELL_COLUMNS: Mapping[str, Column] = {
 def _with_run_range(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(
         one_run_range=[
-            f"{number(low, 2)} to {number(high, 2)}"
+            span(low, high, 2)
             for low, high in zip(frame["one_run_low"], frame["one_run_high"], strict=True)
         ]
     )
@@ -363,16 +364,16 @@ def shares_table() -> Table:
     frame = shares_frame()
     wrong = frame[frame["verdict"] == "differs"]
     found = (
-        f"{len(wrong)} of {len(frame)} cells lie outside, all of them in the column "
-        f"{listed(sorted(set(wrong['share'])))}"
+        f"{len(wrong)} of {len(frame)} cells lie outside, all of them in the "
+        f"column {listed(sorted(set(wrong['share'])))}"
         if len(wrong)
         else f"all {len(frame)} cells lie inside"
     )
     return table(
         _with_run_range(frame),
         {
-            "share": Column("share"),
             "n_gpus": Column("GPUs", digits=0),
+            "share": Column("share"),
             "interval_steps": Column("interval", "steps", 0),
             **_CELL_COLUMNS,
         },
@@ -467,7 +468,7 @@ def asynchronous_chart() -> altair.LayerChart:
     modes = {"post's mode": job, "saves wait": job.replace(drain_mode="wait")}
     lines, simulated, marks = [], [], []
     for series, mode_job in modes.items():
-        lines += _line(mode_job, series, _steps(1, 600, 90), 0.0)
+        lines += _line(mode_job, series, _steps(1, 400, 90), 0.0)
         simulated += _points(mode_job, series, (3, 10, 20, 30, 60, 120, 300))
     exact = {name: exact_goodput(job, k) for name, k in _formula_intervals(job).items()}
     for name, steps in _formula_intervals(job).items():
@@ -772,10 +773,10 @@ def job_chart(job: Scenario) -> altair.LayerChart:
     for kind in ("blocking", "asynchronous"):
         scheme = job.replace(save_kind=kind)
         best = _best(scheme)
-        span = _steps(best.steps / 10.0, best.steps * 10.0, 60)
+        reach = _steps(best.steps / 10.0, best.steps * 10.0, 60)
         lowest = best.goodput.value - DEPTH
         if has_closed_form(job):
-            lines += _line(scheme, kind, span, lowest)
+            lines += _line(scheme, kind, reach, lowest)
         few = _steps(best.steps / 8.0, best.steps * 8.0, 9)
         simulated += [p for p in _points(scheme, kind, few) if p["low"] >= lowest]
         for row in frame[frame["saves"] == kind].to_dict("records"):

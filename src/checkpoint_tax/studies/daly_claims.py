@@ -312,7 +312,7 @@ def _conclusions() -> dict[str, Computed]:
             holds_in_general=all(_near(blocking[n].steps, daly_steps(n)) for n in sizes),
             note=f"the formula exceeds the exact best interval by {min(beyond.values()):.0f} to "
             f"{max(beyond.values()):.0f} steps in every row, about 2C/3, and loses "
-            f"{points(min(lost.values()))} to {points(max(lost.values()))}; {_GRID_NOTE}",
+            f"at most {points(max(lost.values()))}; {_GRID_NOTE}",
         )
     }
 

@@ -17,10 +17,19 @@ from checkpoint_tax.studies.saturation_claims import largest_mtbf_s
 from checkpoint_tax.theory import boundary
 from checkpoint_tax.units import DAY_S, HOUR_S
 
-__all__ = ["DRAIN", "INTERIOR", "boundary_frame", "published_jobs", "regime", "regime_frame"]
+__all__ = [
+    "DRAIN",
+    "INTERIOR",
+    "THIS_JOB",
+    "boundary_frame",
+    "published_jobs",
+    "regime",
+    "regime_frame",
+]
 
 DRAIN = "one drain after the other"
-INTERIOR = "an interval above the drain"
+INTERIOR = "a longer interval"
+THIS_JOB = "this job"
 
 _PRESETS = {
     "llama3-405b": "Llama 3 405B",
@@ -28,6 +37,7 @@ _PRESETS = {
     "glm-130b": "GLM-130B",
     "opt-175b": "OPT-175B",
 }
+_LABELS = {"RSC-1 rate, 131,072": "RSC-1 rate", "8B, a save every step": "8B"}
 _COORDINATES = {"gpu_mtbf_h": "MTBF", "drain_s": "drain", "drain_tax": "tax"}
 
 
@@ -62,7 +72,7 @@ def published_jobs() -> dict[str, tuple[Scenario, str]]:
     found: dict[str, tuple[Scenario, str]] = {}
     for n_gpus in printed_rows(1):
         job = post_scenario(n_gpus=n_gpus, drain_mode="wait")
-        found[f"post, {n_gpus:,}"] = (job, "all of the post's own; its tax and drain are assumed")
+        found[f"post, {n_gpus:,}"] = (job, "drain, tax")
     for preset, name in _PRESETS.items():
         parameters = read_parameters(preset)
         job = parameters.scenario().replace(
@@ -123,7 +133,7 @@ def regime_frame(reader: Scenario) -> pd.DataFrame:
         has this job's MTBF, ``own_n_gpus`` the size it has; ``label`` is short, for a chart.
     """
     own = reader.replace(save_kind="asynchronous", drain_mode="wait")
-    jobs = {**published_jobs(), "this job": (own, "as set for this chapter")}
+    jobs = {**published_jobs(), THIS_JOB: (own, "as set for this chapter")}
     rows = []
     for name, (job, assumed) in jobs.items():
         has_drain = job.drain_s > 0.0
@@ -131,7 +141,7 @@ def regime_frame(reader: Scenario) -> pd.DataFrame:
         rows.append(
             {
                 "job": name,
-                "label": name,
+                "label": _LABELS.get(name, name),
                 "own_n_gpus": job.n_gpus,
                 "n_gpus": reader.gpu_mtbf_h * HOUR_S / job.job_mtbf_s,
                 "job_mtbf_h": job.job_mtbf_s / HOUR_S,
