@@ -82,7 +82,13 @@ class Inspection:
         return not self.findings
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold."""
+        """Return plain values that JSON can hold.
+
+        Returns
+        -------
+        dict
+            The fields by name, and `clean`; a counter that is not finite as text.
+        """
         content = asdict(self)
         content["counters"] = [c if math.isfinite(c) else str(c) for c in self.counters]
         return {**content, "clean": self.clean}

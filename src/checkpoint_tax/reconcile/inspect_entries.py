@@ -61,7 +61,19 @@ class Entry:
 
 @dataclass
 class Group:
-    """One parameter group: its plain settings, and its members where the state lists them."""
+    """One parameter group: its plain settings, and its members where the state lists them.
+
+    Attributes
+    ----------
+    optimizer : str
+        Dotted name of the optimizer in the state; may be empty.
+    name : str
+        The group's number, or a parameter's name in a flattened state.
+    settings : dict
+        Plain values by name; the betas as "betas.0" and "betas.1".
+    members : list of str
+        Names or numbers of its parameters, where they are listed.
+    """
 
     optimizer: str
     name: str
@@ -98,11 +110,33 @@ class TrainingState:
     loop_counters: dict[str, int] = field(default_factory=dict)
 
     def group_of(self, entry: Entry) -> Group | None:
-        """Return the group that lists a parameter, if the state says so."""
+        """Return the group that lists a parameter, if the state says so.
+
+        Parameters
+        ----------
+        entry : Entry
+            The parameter's.
+
+        Returns
+        -------
+        Group or None
+            None if no group lists it.
+        """
         return self._groups_by_parameter.get((entry.optimizer, entry.parameter))
 
     def weight_of(self, entry: Entry) -> StoredTensor | None:
-        """Return a parameter's weight: the one tensor whose name ends like it, of equal shape."""
+        """Return a parameter's weight: the one tensor whose name ends like it, of equal shape.
+
+        Parameters
+        ----------
+        entry : Entry
+            The parameter's.
+
+        Returns
+        -------
+        StoredTensor or None
+            None for a parameter known by number, and where no or more than one tensor fits.
+        """
         found = self._weights_by_ending.get(entry.parameter, [])
         if entry.parameter.isdigit() or len(found) != 1:
             return None

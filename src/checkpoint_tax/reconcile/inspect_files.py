@@ -139,7 +139,13 @@ class Piece:
         return True
 
     def raw_blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the elements as they lie on disk, `BLOCK_ELEMENTS` at a time."""
+        """Yield the elements as they lie on disk, `BLOCK_ELEMENTS` at a time.
+
+        Yields
+        ------
+        ndarray
+            One-dimensional; two bytes of bfloat16 as an unsigned integer.
+        """
         if self.n_elements == 0:
             return
         kind = np.dtype(_BYTES_OF[self.dtype])
@@ -158,12 +164,29 @@ class Piece:
                 left -= wanted
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Yield the elements as numbers, `BLOCK_ELEMENTS` at a time, in the order on disk."""
+        """Yield the elements as numbers, `BLOCK_ELEMENTS` at a time, in the order on disk.
+
+        Yields
+        ------
+        ndarray
+            One-dimensional; bfloat16 as float32.
+        """
         for block in self.raw_blocks():
             yield _numbers(block, self.dtype)
 
     def gathered(self) -> NDArray[Any]:
-        """Return the elements, as they lie on disk, in the shape of this part."""
+        """Return the elements, as they lie on disk, in the shape of this part.
+
+        Returns
+        -------
+        ndarray
+            In the order of the tensor's axes.
+
+        Raises
+        ------
+        UnreadableState
+            If they take more than 1 GiB, or the file is cut short.
+        """
         kind = np.dtype(_BYTES_OF[self.dtype])
         if self.n_elements == 0:
             return np.empty(self.shape, kind)
@@ -211,7 +234,13 @@ class StoredTensor:
         return math.prod(self.shape)
 
     def scalar(self) -> float | int | bool | None:
-        """Return the value of a one-element tensor, None for any other."""
+        """Return the value of a one-element tensor, None for any other.
+
+        Returns
+        -------
+        float, int, bool or None
+            None also for complex numbers and eight-bit floats.
+        """
         if self.n_elements != 1 or self.dtype.startswith(("complex", "float8")):
             return None
         value = next(self.pieces[0].blocks()).reshape(-1)[0]
@@ -220,7 +249,18 @@ class StoredTensor:
         return int(value) if self.dtype in _INTEGERS else float(value)
 
     def gathered(self) -> NDArray[Any]:
-        """Return the whole as it lies on disk; refused above 1 GiB."""
+        """Return the whole as it lies on disk; refused above 1 GiB.
+
+        Returns
+        -------
+        ndarray
+            In the shape of the whole.
+
+        Raises
+        ------
+        UnreadableState
+            If it takes more than 1 GiB.
+        """
         kind = np.dtype(_BYTES_OF[self.dtype])
         if self.n_elements * kind.itemsize > _LARGEST_GATHERED_BYTES:
             raise UnreadableState(f"a tensor of {self.n_elements} elements is too large to gather.")

@@ -51,7 +51,18 @@ class Finding:
 
 
 def examples(names: Sequence[str]) -> str:
-    """Return up to three names for a sentence, and how many more there are."""
+    """Return up to three names for a sentence, and how many more there are.
+
+    Parameters
+    ----------
+    names : sequence of str
+        All of them.
+
+    Returns
+    -------
+    str
+        Joined by commas.
+    """
     shown = ", ".join(names[:_EXAMPLES])
     more = len(names) - _EXAMPLES
     return f"{shown} and {more} more" if more > 0 else shown
@@ -574,7 +585,18 @@ def judge_against(state: TrainingState, other: TrainingState) -> Iterator[Findin
 
 
 def n_weights_that_differ(state: TrainingState, other: TrainingState) -> tuple[int, int]:
-    """Return how many weights of two states differ in any bit, and how many both hold."""
+    """Return how many weights of two states differ in any bit, and how many both hold.
+
+    Parameters
+    ----------
+    state, other : TrainingState
+        The two states.
+
+    Returns
+    -------
+    tuple of int
+        Both counts.
+    """
     common = [name for name in state.weights if name in other.weights]
     return sum(any(_differing(state.weights[n], other.weights[n])) for n in common), len(common)
 

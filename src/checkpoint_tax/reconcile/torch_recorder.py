@@ -99,6 +99,8 @@ class RecordedAdamW(AdamWTorch):
 
     Attributes
     ----------
+    name : str
+        Name for people.
     replayer : Replayer
         How this machine replays the implementation that trained.
     """

@@ -82,7 +82,18 @@ class Training:
             )
 
     def lr_factor(self, iteration: int) -> float:
-        """Share of the full learning rate in an iteration, counted from 0."""
+        """Share of the full learning rate in an iteration.
+
+        Parameters
+        ----------
+        iteration : int
+            Counted from 0.
+
+        Returns
+        -------
+        float
+            In (0, 1].
+        """
         if iteration < self.warmup_steps:
             return (iteration + 1) / self.warmup_steps
         done = (iteration - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1)
