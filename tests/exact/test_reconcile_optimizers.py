@@ -350,10 +350,30 @@ def test_the_library_swaps_sides_where_beta1_is_below_a_half():
     for b1, expected in (
         (0.9, m + np.float32(1 - 0.9) * (g - m)),
         (0.3, g - (g - m) * (np.float32(1) - np.float32(1 - 0.3))),
+        # One minus this is below a half in double precision, and a half in single.
+        (0.5 + 1e-9, g - (g - m) * np.float32(0.5)),
     ):
         state = AdamState(np.zeros(1, np.float32), np.array([m]), np.ones(1, np.float32), 3)
         found = AdamWTorch().forward(state, Update(np.array([g]), 4, 1e-3, betas=(b1, 0.99)))
         assert found.m[0] == expected
+
+
+@pytest.mark.parametrize("beta1", [1e-3, 1e-5, 1e-7, 1e-9])
+def test_a_nearly_forgotten_first_moment_is_never_promised_too_closely(beta1):
+    rng = np.random.default_rng(13)
+    optimizer = AdamWTorch()
+    updates = shipped(rng, np.float32, {"betas": (beta1, 0.99)}, 6)
+    states = run(optimizer, rng, np.float32, updates)
+    (rollback,) = rollbacks(states[-1], updates[:-2:-1], optimizer)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(rollback.state.m.astype(np.float64) - states[-2].m)
+    known = np.isfinite(rollback.allowed_error["m"])
+    assert (error[known] <= rollback.allowed_error["m"][known]).all()
+    # One minus the rate rounds to one at last, and nothing at all is known.
+    assert known.all() == (beta1 > 1e-8)
+    # u / beta1 of the moment is lost before that.
+    lost = np.median(rollback.allowed_error["m"] / np.abs(states[-2].m))
+    assert lost > 2.0**-25 / beta1
 
 
 @pytest.mark.parametrize(

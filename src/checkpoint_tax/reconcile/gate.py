@@ -18,6 +18,10 @@ An error is always a fraction of something; per element, and stated for the true
   the root mean square of the shard's buffer (SGD, Lion) where that is larger;
 - the second moment: of itself;
 - below the smallest normal number, of that number.
+
+The sets know rounding to nearest with gradual underflow, fused multiply-add or not, and square
+roots within one unit in the last place. A process that flushes subnormal numbers to zero is
+outside them.
 """
 
 from __future__ import annotations

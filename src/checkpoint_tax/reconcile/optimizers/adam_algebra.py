@@ -80,9 +80,12 @@ def interpolated_moment_earlier(
     # Difference and product are rounded before the sum; for weights above one half the library
     # interpolates from the gradient's side, with 1 - weight as the factor, rounded once more.
     factor = weight if weight < 0.5 else 2.0 * (1.0 - weight)
-    spread = (gradient.most + first.most) * 1.001
-    moved = 2.0 * rounding.unit * factor * spread + 2.0 * rounding.floor
-    found = first.widened(moved / (1.0 - weight) * 1.001)
+    moved = 2.0 * rounding.unit * factor * (gradient.most + first.most) + 2.0 * rounding.floor
+    # What is moved depends on the number that is looked for, so a part of it comes back in turn.
+    again = 2.0 * rounding.unit * factor / (1.0 - weight) if weight < 1.0 else np.inf
+    found = first.widened(moved / (1.0 - weight) * 1.001 / (1.0 - again))
+    if again >= 0.5:
+        found = Ball(first.mid, np.full(first.mid.shape, np.inf))
     nothing = (after.mid == 0) & (after.radius == 0) & (gradient.most == 0) & (weight < 0.5)
     return Ball(found.mid, np.where(nothing, 0.0, found.radius))
 
@@ -343,14 +346,12 @@ def library_moments(state: AdamState, update: Update, gradient: Array) -> tuple[
     tuple of ndarray
         First and second moment, in the state's type.
     """
-    weight = 1 - update.betas[0]
+    # The library rounds the weight to the state's type before it asks on which side of 1/2 it is.
+    weight = float(state.m.dtype.type(1 - update.betas[0]))
     difference = gradient - state.m
-    if weight < 0.5:
-        m = state.m + weight * difference
-    else:
-        # The library forms the weight and its complement in the state's type.
-        rest = float(state.m.dtype.type(1) - state.m.dtype.type(weight))
-        m = gradient - difference * rest
+    # Exact, as the weight is at least a half where it is used.
+    rest = 1.0 - weight
+    m = state.m + weight * difference if weight < 0.5 else gradient - difference * rest
     v = state.v * update.betas[1] + ((1 - update.betas[1]) * gradient) * gradient
     return m, v
 
