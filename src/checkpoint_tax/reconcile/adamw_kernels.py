@@ -223,12 +223,12 @@ def take_roots(roots, v, root, function):
 
 
 @kernel
-def take_quotients(q, m, roots, row):
-    """``(ns m) / (root / rb + eps)`` into ``q``, which may be ``roots``' own array."""
+def take_quotients(roots, m, row):
+    """``(ns m) / (root / rb + eps)`` in place of the roots."""
     rb, ri, ns, eps = row[4], row[5], row[6], row[7]
     if ri == _ZERO:
         for i in range(m.shape[0]):
-            q[i] = (ns * m[i]) / (roots[i] / rb + eps)
+            roots[i] = (ns * m[i]) / (roots[i] / rb + eps)
     else:
         for i in range(m.shape[0]):
             s = roots[i]
@@ -236,7 +236,7 @@ def take_quotients(q, m, roots, row):
             d = s * ri
             d = multiply_add(multiply_add(-d, rb, s), ri, d)
             d = s if s == _INFINITY else d
-            q[i] = (ns * m[i]) / (d + eps)
+            roots[i] = (ns * m[i]) / (d + eps)
 
 
 @kernel
@@ -273,7 +273,7 @@ def take_step(p, m, v, g, row, scratch, fused, root, function, tail):
     q = scratch[: p.shape[0]]
     take_moments(m, v, g, row, fused, tail)
     take_roots(q, v, root, function)
-    take_quotients(q, m, q, row)
+    take_quotients(q, m, row)
     _take_weights(p, q, row)
 
 
@@ -304,8 +304,16 @@ def replay_range(p, m, v, addresses, rows, fused, root, function, start, stop, t
         for k in range(steps):
             g = gradients_at(addresses[k], first, end)
             take_step(
-                p[first:end], m[first:end], v[first:end], g, rows[k], scratch, fused, root,
-                function, True,
+                p[first:end],
+                m[first:end],
+                v[first:end],
+                g,
+                rows[k],
+                scratch,
+                fused,
+                root,
+                function,
+                True,
             )
         first = end
 

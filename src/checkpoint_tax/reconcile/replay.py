@@ -307,18 +307,24 @@ def decay_runs(updates: Sequence[Update], size: int) -> list[tuple[int, int, lis
 
 
 def share_out(
-    size: int, threads: int | None, work: Callable[[int, int], Any]
+    size: int,
+    threads: int | None,
+    work: Callable[[int, int], Any],
+    *,
+    unit: int = kernels.BLOCK,
 ) -> list[Any]:
     """Call ``work(start, stop)`` on stretches that cover a shard, each in a thread.
 
     Parameters
     ----------
     size : int
-        Elements of the shard.
+        Elements (or chunks) of the shard.
     threads : int or None
         Threads to use; None for as many as the process may run on.
     work : callable
         Releases the interpreter's lock.
+    unit : int
+        Stretches start at multiples of this.
 
     Returns
     -------
@@ -328,11 +334,11 @@ def share_out(
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     whole("threads", threads, at_least=1, unit="threads")
-    blocks = -(-size // kernels.BLOCK)
-    workers = max(1, min(threads, size // _THREAD_SHARE))
-    edges = [min(size, kernels.BLOCK * (blocks * i // workers)) for i in range(workers + 1)]
-    if workers == 1:
+    units = -(-size // unit)
+    workers = min(threads, size // _THREAD_SHARE if unit > 1 else units)
+    if workers <= 1:
         return [work(0, size)]
+    edges = [min(size, unit * (units * i // workers)) for i in range(workers + 1)]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(work, edges[:-1], edges[1:]))
 
@@ -396,8 +402,17 @@ def replay(
 
             def work(start: int, stop: int, begin: int = begin, rows: Floats = rows) -> None:
                 kernels.replay_range(
-                    p, m, v, addresses, rows, variant.fused_multiply_add, root,
-                    np.uintp(variant.root_function), begin + start, begin + stop, tail_start,
+                    p,
+                    m,
+                    v,
+                    addresses,
+                    rows,
+                    variant.fused_multiply_add,
+                    root,
+                    np.uintp(variant.root_function),
+                    begin + start,
+                    begin + stop,
+                    tail_start,
                 )
 
             share_out(end - begin, threads, work)

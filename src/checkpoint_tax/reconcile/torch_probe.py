@@ -289,7 +289,10 @@ def find_variant(implementation: Implementation) -> Variant | None:
 
 
 def replay_with_library(
-    state: AdamState, updates: Sequence[Update], implementation: Implementation, placement: Placement
+    state: AdamState,
+    updates: Sequence[Update],
+    implementation: Implementation,
+    placement: Placement,
 ) -> AdamState:
     """Replay by the library's own optimizer, whatever its order of operations.
 
@@ -326,7 +329,9 @@ def replay_with_library(
         before, after = placement.offset + start, numel - placement.offset - stop
         front = before % _PERIOD
         back = after if after < _PERIOD else _PERIOD + after % _PERIOD
-        stepped = _step_library([a[start:stop] for a in given], t, part, implementation, front, back)
+        stepped = _step_library(
+            [a[start:stop] for a in given], t, part, implementation, front, back
+        )
         for result, array in zip(results, stepped, strict=True):
             result[start:stop] = array
     shape = state.p.shape
