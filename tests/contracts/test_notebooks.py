@@ -9,6 +9,7 @@ import pytest
 
 from checkpoint_tax.publish.chapters import (
     PARAMETERS_TAG,
+    declarations,
     find_project,
     read_chapters,
     read_notebook,
@@ -16,6 +17,7 @@ from checkpoint_tax.publish.chapters import (
     table_of_contents,
     tags_of,
 )
+from checkpoint_tax.publish.picture import PICTURE, PICTURED_CHAPTER, chart_digest, first_chart
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = find_project(CHECKOUT)
@@ -181,3 +183,17 @@ def test_every_chart_has_a_description_and_a_caption(path):
                 if "vegalite" in mime:
                     assert spec.get("description", "").strip()
                     assert spec.get("usermeta", {}).get("caption", "").strip()
+
+
+def test_the_picture_of_the_readme_shows_the_committed_chart():
+    chapter = read_notebook(PROJECT.book / f"{PICTURED_CHAPTER}.ipynb")
+    drawn = (CHECKOUT / PICTURE).read_text("utf-8")
+    assert chart_digest(first_chart(chapter)) in drawn
+    assert PICTURE in (CHECKOUT / "README.md").read_text("utf-8")
+
+
+@EACH
+def test_a_chapter_takes_the_time_between_failures_of_a_gpu_and_of_the_job(path):
+    # Else a file that gives one of them would leave the chapter at its default for the other.
+    names = {name for name, _ in declarations(read_notebook(path))}
+    assert ("gpu_mtbf_h" in names) == ("job_mtbf_h" in names)

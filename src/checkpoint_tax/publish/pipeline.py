@@ -40,6 +40,7 @@ from checkpoint_tax.publish.freshness import (
     surroundings,
     tree_digest,
 )
+from checkpoint_tax.publish.picture import PICTURE, PICTURED_CHAPTER, first_chart, picture
 from checkpoint_tax.scenario import read_parameters
 
 RECORD_KEY = "checkpoint_tax"
@@ -502,8 +503,8 @@ def refresh(project: Project) -> tuple[Path, ...]:
     Returns
     -------
     tuple of pathlib.Path
-        The notebooks that changed. Their cells, metadata and identifiers stay as they are; no
-        time of execution is stored.
+        The files that changed: notebooks, and the picture of the README. Cells, metadata and
+        identifiers stay as they are; no time of execution is stored.
 
     Raises
     ------
@@ -526,6 +527,12 @@ def refresh(project: Project) -> tuple[Path, ...]:
             if refreshed != chapter.notebook:
                 write_notebook(refreshed, chapter.path)
                 changed.append(chapter.path)
+            if chapter.name == PICTURED_CHAPTER:
+                shown = picture(first_chart(refreshed))
+                target = project.root / PICTURE
+                if not target.exists() or target.read_text("utf-8") != shown:
+                    target.write_text(shown, "utf-8")
+                    changed.append(target)
     return tuple(changed)
 
 
