@@ -5,6 +5,7 @@ import inspect
 import pickle
 import pickletools
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,8 @@ def test_every_harmless_name_leads_to_this_module_alone() -> None:
 
 def test_no_stand_in_can_be_changed_by_a_pickle() -> None:
     """BUILD on a class or a function sets attributes on it; here it must not."""
-    states = ((None, {"field": 1, "_call": 1, "name": "x"}), {"field": 1, "_call": 1, "name": "x"})
+    fields = [{"field": 1}, {"_call": 1}, {"name": "x"}]
+    states = [*fields, *((None, field) for field in fields)]
     for name, stand_in in HARMLESS_NAMES.items():
         for state in states:
             built = write.dumps(write.Name(*name))[:-1] + write.dumps(state)[2:-1] + b"b."
@@ -168,6 +170,17 @@ def test_no_description_of_a_tensor_can_be_changed_by_a_pickle() -> None:
 def test_a_pickle_that_asks_for_too_much_ends_soon(data: bytes) -> None:
     with contextlib.suppress(UnreadableState):
         read_pickle(data)
+
+
+def test_a_pickle_cannot_ask_for_memory_that_it_does_not_fill() -> None:
+    place = struct.pack("<I", 2**22)  # 64 MiB of memo in the compiled reader
+    tracemalloc.start()
+    try:
+        assert read_pickle(b"\x80\x02Nr" + place + b".") is None
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 2**20
 
 
 def test_a_state_that_contains_itself_is_refused(tmp_path: Path) -> None:

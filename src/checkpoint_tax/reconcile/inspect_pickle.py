@@ -25,14 +25,9 @@ class ForbiddenGlobal(UnreadableState):
     """A pickle that names something outside the table of harmless names."""
 
 
-class _Closed(type):
-    """A class that a pickle can neither extend nor change."""
-
-    def __setattr__(cls, name: str, value: object) -> None:
-        raise AttributeError(f"{cls.__name__}.{name} cannot be set")
-
-
-class _Inert(metaclass=_Closed):
+# BUILD sets whatever it likes on an object without `__setstate__`, so every stand-in has one or
+# has no place to set anything.
+class _Inert:
     """Whatever an object was, kept as the arguments and the state it was pickled with."""
 
     __slots__ = ("args", "state")
@@ -54,7 +49,7 @@ class _Inert(metaclass=_Closed):
         return self.state.get(name, default) if isinstance(self.state, Mapping) else default
 
 
-class _Map(dict[Any, Any], metaclass=_Closed):
+class _Map(dict[Any, Any]):
     """An ordered or a default dictionary; what else it carried is dropped."""
 
     __slots__ = ()
@@ -66,7 +61,7 @@ class _Map(dict[Any, Any], metaclass=_Closed):
         del state
 
 
-class _Sequence(tuple[Any, ...], metaclass=_Closed):
+class _Sequence(tuple[Any, ...]):
     """A set, a size or another plain collection, kept as a tuple of what it held."""
 
     __slots__ = ()
@@ -234,7 +229,7 @@ def _harmless_names() -> dict[tuple[str, str], Any]:
 HARMLESS_NAMES: Mapping[tuple[str, str], Any] = _harmless_names()
 
 
-# The interpreter in Python, since the compiled one lets a 5-byte pickle ask for 32 GiB of memo.
+# The interpreter in Python, since the compiled one lets a pickle of 8 bytes ask for 32 GiB.
 class _DataReader(pickle._Unpickler):
     """A reader that knows only `HARMLESS_NAMES`."""
 
