@@ -294,9 +294,7 @@ def mode_table(job: Scenario) -> Table:
         post = post_scenario()
         if (job.drain_s, job.step_s) == (post.drain_s, post.step_s):
             shown["rate_gb"] = shown["rate"] / GB_BYTES
-            columns["rate_gb"] = Column(
-                f"and move the post's {STATE_BYTES / TB_BYTES:g} TB at", "GB/s", 0
-            )
+            columns["rate_gb"] = Column(f"the post's {STATE_BYTES / TB_BYTES:g} TB at", "GB/s", 0)
     waits = _best(_drained(job, **MODES["wait"]))
     return table(
         shown,

@@ -45,6 +45,11 @@ HOPELESS = 0.1
 RANGE = (0.025, 0.975)
 
 
+@functools.cache
+def _post_job() -> Scenario:
+    return load_scenario("post-16k")
+
+
 def post_scenario(**changes: object) -> Scenario:
     """Return the first post's job in its own drain mode, with changes.
 
@@ -58,7 +63,7 @@ def post_scenario(**changes: object) -> Scenario:
     Scenario
         Preset ``post-16k`` with ``drain_mode="compressed"``, the mode its printed rows imply.
     """
-    return load_scenario("post-16k").replace(**{"drain_mode": "compressed", **changes})
+    return _post_job().replace(**{"drain_mode": "compressed", **changes})
 
 
 def drawn_mtbf_s(restart_share: float, restart_s: float) -> float:

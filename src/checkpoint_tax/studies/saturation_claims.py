@@ -99,7 +99,7 @@ def largest_mtbf_s(job: Scenario) -> float:
 
 
 def interval_losses(job: Scenario) -> dict[str, float]:
-    """Exact shares of wall time at the best interval of any length, whole steps or not.
+    """Exact shares of wall time at the best interval, a step or longer, whole or not.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def interval_losses(job: Scenario) -> dict[str, float]:
     best_s = nonblocking.best_work_s(
         job.drain_s, job.drain_tax, job.job_mtbf_s, stop_s=job.staging_s
     )
-    return exact_shares(job, float(best_s) / job.step_s)
+    return exact_shares(job, max(float(best_s) / job.step_s, 1.0))
 
 
 def restart_outgrows_n(
