@@ -392,6 +392,7 @@ def test_a_nearly_forgotten_first_moment_is_never_promised_too_closely(beta1):
         ("weight_decay", -0.1, "weight_decay = -0.1 is refused"),
         ("weight_decay", np.array([0.1, np.nan]), "negative or not finite"),
         ("weight_decay", np.array([0.1, -1.0]), "negative or not finite"),
+        ("weight_decay", np.array([True, False]), "an array of bool"),
         ("clip_coefficient", 1.5, "clip_coefficient = 1.5 is refused"),
         ("momentum", 1.0, "momentum = 1 is refused"),
         ("dampening", 2.0, "dampening = 2 is refused"),

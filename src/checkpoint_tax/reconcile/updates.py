@@ -140,7 +140,12 @@ class Update:
             )
         if isinstance(self.weight_decay, np.ndarray) and self.weight_decay.ndim:
             decay = self.weight_decay
-            if decay.dtype.kind not in "fiu" or not np.isfinite(decay).all() or (decay < 0).any():
+            if decay.dtype.kind != "f":
+                raise BadUpdate(
+                    f"weight_decay is an array of {decay.dtype}; allowed: coefficients of a"
+                    " floating type, not a mask of truth values"
+                )
+            if not np.isfinite(decay).all() or (decay < 0).any():
                 raise BadUpdate(
                     "weight_decay holds an element that is negative or not finite;"
                     " allowed: finite, at least 0 (pure number)"
