@@ -12,6 +12,7 @@ import torch
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.reconcile.errors import BadUpdate, BadWindow, MissingUpdate, StepMismatch
 from checkpoint_tax.reconcile.torch_recorder import (
+    CorrectedAdamW,
     Recorder,
     SliceUpdate,
     cut_into_shards,
@@ -182,6 +183,44 @@ def test_shards_fall_anywhere_and_cover_every_element(
         else:
             assert before[2] == before[3]
             assert after[1] == 0
+
+
+@pytest.mark.parametrize("implementation", ["foreach", "fused"])
+def test_with_corrections_every_target_is_exact(implementation: str) -> None:
+    window = record_window(
+        Training(implementation=implementation, skipped=SKIPPED),
+        VERSIONS,
+        shares=SHARES,
+        targets=("newest", "median", "oldest"),
+        follow_steps=20,
+        corrected=True,
+    )
+    assert {name: way.version for name, way in window.resumed.items()} == {
+        "torn": 45,
+        "newest": 45,
+        "median": 32,
+        "oldest": 30,
+    }
+    for name in ("newest", "median", "oldest"):
+        way = window.resumed[name]
+        assert way.same_at_start
+        assert way.same_at_end
+        assert way.losses == window.losses
+        assert way.promised_error == {"p": 0.0, "m": 0.0, "v": 0.0}
+    assert not window.resumed["torn"].same_at_end
+    assert 0.5 < window.correction_bits < 6
+
+
+def test_an_update_without_corrections_is_not_undone_as_if_it_had_them() -> None:
+    model, optimizer, backward = _small("foreach")
+    recorder = Recorder(model, optimizer, _shards(model, [2, 4]))
+    for iteration in range(4):
+        backward(iteration)
+        optimizer.step()
+        recorder.iteration()
+    exact = CorrectedAdamW(replayer=recorder.optimizer.replayer)
+    with pytest.raises(MissingUpdate, match="has no corrections"):
+        reconcile(recorder.window(), 2, exact)
 
 
 def test_a_run_repeats_itself() -> None:

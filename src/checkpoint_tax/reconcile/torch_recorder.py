@@ -14,13 +14,14 @@ clipping multiplied them by.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from checkpoint_tax.reconcile.corrections import Corrections, record, roll_back
 from checkpoint_tax.reconcile.errors import BadUpdate, BadWindow
 from checkpoint_tax.reconcile.optimizers import AdamState, AdamWTorch
 from checkpoint_tax.reconcile.replay import WHOLE, Placement
@@ -31,7 +32,16 @@ from checkpoint_tax.reconcile.window import Capture, ShardName, Window
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RecordedAdamW", "Recorder", "Shard", "Slice", "cut_into_shards", "write_states"]
+__all__ = [
+    "CorrectedAdamW",
+    "RecordedAdamW",
+    "Recorder",
+    "Shard",
+    "Slice",
+    "SliceUpdate",
+    "cut_into_shards",
+    "write_states",
+]
 
 
 @dataclass(frozen=True)
@@ -88,9 +98,12 @@ class SliceUpdate(Update):
     ----------
     placement : Placement
         Position of the slice; the fused optimizer steps a tensor's end in another order.
+    corrections : Corrections or None
+        What the step forgot, if the recorder keeps it.
     """
 
     placement: Placement = WHOLE
+    corrections: Corrections | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +143,48 @@ class RecordedAdamW(AdamWTorch):
         if len(places) > 1:
             raise BadUpdate("updates of several slices are mixed; allowed: those of one slice")
         return self.replayer(state, updates, placement=places.pop() if places else WHOLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectedAdamW(RecordedAdamW):
+    """The same, backwards bit for bit too: each update carries what its step forgot.
+
+    Attributes
+    ----------
+    name : str
+        Name for people.
+    exact_inverse : bool
+        True: no gate is needed, and no error is promised but zero.
+    """
+
+    name: ClassVar[str] = "AdamW, as the installed PyTorch steps it, with corrections"
+    exact_inverse: ClassVar[bool] = True
+
+    def back(self, state: AdamState, update: Update, gradient: Array) -> AdamState:
+        """State before a step, from its recorded corrections.
+
+        Parameters
+        ----------
+        state : AdamState
+            State of a slice after the step.
+        update : Update
+            As a `Recorder` that keeps corrections ships it.
+        gradient : ndarray
+            Not used: the update holds it.
+
+        Returns
+        -------
+        AdamState
+            State before the step, bit for bit.
+
+        Raises
+        ------
+        MissingUpdate
+            If the update carries no corrections.
+        """
+        del gradient
+        kept = update.corrections if isinstance(update, SliceUpdate) else None
+        return roll_back(state, [update], {} if kept is None else {update.step: kept})
 
 
 def cut_into_shards(
@@ -199,6 +254,9 @@ class Recorder:
         What is copied when.
     version : int
         Iterations done so far.
+    corrected : bool
+        Whether to keep what each step forgets, so that it can be undone bit for bit. It costs a
+        copy of the slices in each iteration, which the drain of a real job has on its side anyway.
 
     Raises
     ------
@@ -212,6 +270,8 @@ class Recorder:
         optimizer: torch.optim.Optimizer,
         shards: Sequence[Shard],
         version: int = 0,
+        *,
+        corrected: bool = False,
     ) -> None:
         self.version = whole("version", version, at_least=0, unit="iterations")
         self._parameters = dict(model.named_parameters())
@@ -239,6 +299,8 @@ class Recorder:
         self._stepped: dict[str, Update] = {}
         self._clipped: dict[str, Array] = {}
         self._coefficient = 1.0
+        self._corrected = corrected
+        self._before = self.snapshot() if corrected else {}
         self._hook = optimizer.register_step_post_hook(self._after_step)
         self._capture_due()
 
@@ -295,6 +357,7 @@ class Recorder:
     def iteration(self) -> None:
         """Close an iteration: ship its updates, and copy the shards that are due."""
         self.version += 1
+        shipped_now: dict[Slice, SliceUpdate] = {}
         for part in self._slices:
             update = self._stepped.get(part.parameter)
             if update is None:
@@ -305,9 +368,16 @@ class Recorder:
                 gradient = update.gradient
                 cut = None if gradient is None else gradient[part.start : part.stop]
                 shipped = SliceUpdate(**{**vars(update), "gradient": cut}, placement=part.placement)
-            self._updates[part][self.version] = shipped
+            shipped_now[part] = shipped
         self._steps.update({name: update.step for name, update in self._stepped.items()})
         self._stepped, self._clipped, self._coefficient = {}, {}, 1.0
+        after = self.snapshot() if self._corrected else {}
+        for part, shipped in shipped_now.items():
+            if self._corrected and not shipped.skipped:
+                forgotten = record(self._before[part], after[part], shipped, threads=1)
+                shipped = replace(shipped, corrections=forgotten)
+            self._updates[part][self.version] = shipped
+        self._before = after
         self._capture_due()
 
     def _capture_due(self) -> None:
@@ -363,7 +433,8 @@ class Recorder:
     @cached_property
     def optimizer(self) -> RecordedAdamW:
         """The optimizer to reconcile with, found by probing the installed library."""
-        return RecordedAdamW(replayer=replayer(self.implementation))
+        kind = CorrectedAdamW if self._corrected else RecordedAdamW
+        return kind(replayer=replayer(self.implementation))
 
 
 def _flat(tensor: torch.Tensor, start: int = 0, stop: int | None = None) -> Array:

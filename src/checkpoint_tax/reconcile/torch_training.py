@@ -19,10 +19,11 @@ from checkpoint_tax.reconcile.torch_recorder import (
     Recorder,
     Shard,
     Slice,
+    SliceUpdate,
     cut_into_shards,
     write_states,
 )
-from checkpoint_tax.reconcile.window import reconcile, torn_state
+from checkpoint_tax.reconcile.window import Window, reconcile, torn_state
 
 if TYPE_CHECKING:
     import torch
@@ -264,6 +265,9 @@ class RecordedWindow:
         Elements of all shards.
     explanation : str
         How the steps were replayed on this machine.
+    correction_bits : float
+        Bits of corrections per element and step; 0 where none were kept. Slices of a few elements
+        pay for a header each, so a small model needs more than a large one.
     losses : tuple of float
         The uninterrupted run, from the end of the window on.
     resumed : dict of str to Resumed
@@ -274,6 +278,7 @@ class RecordedWindow:
     shards: tuple[Shard, ...]
     n_parameters: int
     explanation: str
+    correction_bits: float
     losses: tuple[float, ...]
     resumed: dict[str, Resumed]
 
@@ -285,6 +290,7 @@ def record_window(
     shares: Sequence[float] | None = None,
     targets: Sequence[str | int] = ("newest", "median", "oldest"),
     follow_steps: int = 60,
+    corrected: bool = False,
     threads: int | None = 1,
     watch: Callable[[Recorder], None] | None = None,
 ) -> RecordedWindow:
@@ -302,6 +308,8 @@ def record_window(
         Targets to reconcile to.
     follow_steps : int
         Iterations after the end of the window to follow each run for.
+    corrected : bool
+        Whether each update carries what its step forgot, so that a rollback is exact.
     threads : int or None
         Threads of PyTorch while this runs; None leaves them as they are.
     watch : callable, optional
@@ -330,7 +338,7 @@ def record_window(
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        return _record(training, versions, weights, targets, follow_steps, watch)
+        return _record(training, versions, weights, targets, follow_steps, corrected, watch)
     finally:
         torch.set_num_threads(before)
 
@@ -341,6 +349,7 @@ def _record(
     weights: Sequence[float],
     targets: Sequence[str | int],
     follow_steps: int,
+    corrected: bool,
     watch: Callable[[Recorder], None] | None,
 ) -> RecordedWindow:
     run = _start(training)
@@ -352,7 +361,7 @@ def _record(
     first, last = min(versions), max(versions)
     while run.version < first:
         run.iterate()
-    recorder = Recorder(run.model, run.optimizer, shards, run.version)
+    recorder = Recorder(run.model, run.optimizer, shards, run.version, corrected=corrected)
     run.recorder = recorder
     synchronous = {first: recorder.snapshot()}
     while run.version < last:
@@ -400,9 +409,21 @@ def _record(
         shards,
         n_parameters,
         recorder.optimizer.replayer.explanation,
+        _correction_bits(window),
         tuple(run.losses),
         resumed,
     )
+
+
+def _correction_bits(window: Window[AdamState]) -> float:
+    kept = [
+        update.corrections
+        for shipped in window.updates.values()
+        for update in shipped.values()
+        if isinstance(update, SliceUpdate) and update.corrections is not None
+    ]
+    n_elements = sum(record.size for record in kept)
+    return 8 * sum(record.nbytes for record in kept) / n_elements if n_elements else 0.0
 
 
 def _snapshot(run: _Run, shards: Sequence[Shard]) -> dict[Slice, AdamState]:
