@@ -17,6 +17,7 @@ from checkpoint_tax import cli
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.reconcile.inspect import Inspection, UnreadableState, inspect_checkpoint
 from checkpoint_tax.reconcile.inspect_entries import step_in_name
+from checkpoint_tax.reconcile.inspect_files import StoredTensor, open_state
 from checkpoint_tax.reconcile.inspect_rules import largest_ratio
 
 Writer = Callable[[Path, Any], Path]
@@ -160,13 +161,23 @@ def test_transposed_and_half_precision_moments_are_read(tmp_path: Path) -> None:
     assert "(35 elements" in sentence(seen, "second-moment-negative")
 
 
+def test_parts_make_the_whole_again(tmp_path: Path) -> None:
+    content = trained()
+    leaves = open_state(FORMATS["distributed in 3 parts"](tmp_path / "x", content)).leaves
+    for name, expected in content["model"].items():
+        leaf = leaves[f"model.{name}"]
+        assert isinstance(leaf, StoredTensor)
+        assert len(leaf.pieces) == 3
+        assert np.array_equal(leaf.gathered(), expected)
+
+
 # --- counters ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "stuck"),
     [
-        (np.float16(100), "half-precision-step", "none is there yet"),
+        (np.float16(2047), "half-precision-step", "none is there yet"),
         (np.float16(2048), "half-precision-step", "3 stand still there already"),
         (write.Bfloat16(np.float32(255)), "half-precision-step", "none is there yet"),
         (write.Bfloat16(np.float32(256)), "half-precision-step", "3 stand still there already"),
@@ -278,6 +289,32 @@ def test_a_missing_second_moment_is_found(tmp_path: Path) -> None:
     seen = inspect_checkpoint(FORMATS["distributed"](tmp_path / "x", content))
     assert kinds(seen) == {"moment-missing"}
     assert "have moments but no exp_avg_sq: optim.block.0.proj.bias" in seen.findings[0].sentence
+
+
+def test_a_moment_that_the_others_have_is_missed(tmp_path: Path) -> None:
+    content = trained()
+    for fields in content["optim"]["state"].values():
+        fields["max_exp_avg_sq"] = fields["exp_avg_sq"]
+    assert inspect_checkpoint(FORMATS["torch.save"](tmp_path / "a", content)).clean
+    del entry(content)["max_exp_avg_sq"]
+    seen = inspect_checkpoint(FORMATS["torch.save"](tmp_path / "b", content))
+    assert kinds(seen) == {"moment-missing"}
+    assert seen.findings[0].parameters == ("optim.block.0.proj.bias",)
+
+
+def test_a_counter_without_any_moment_is_found(tmp_path: Path) -> None:
+    content = trained()
+    content["optim"]["state"]["embed.weight"] = {"step": np.float32(1200)}
+    seen = inspect_checkpoint(FORMATS["distributed"](tmp_path / "x", content))
+    assert kinds(seen) == {"moment-missing"}
+    assert "1 of 3 parameters have a step counter but no moments" in seen.findings[0].sentence
+
+
+def test_an_infinity_norm_is_a_second_moment_of_its_own(tmp_path: Path) -> None:
+    content = trained()
+    for fields in content["optim"]["state"].values():
+        fields["exp_inf"] = fields.pop("exp_avg_sq")
+    assert inspect_checkpoint(FORMATS["torch.save"](tmp_path / "adamax", content)).clean
 
 
 def test_a_second_moment_that_all_lack_is_missed_by_the_group_alone(tmp_path: Path) -> None:
@@ -466,6 +503,23 @@ def test_resharding_between_the_two_is_no_difference(tmp_path: Path) -> None:
     same = inspect_checkpoint(FORMATS["distributed"](tmp_path / "c", first), against=one)
     assert same.clean
     assert "0 of 3 weights differ" in " ".join(same.notes)
+
+
+def test_a_number_is_not_taken_for_the_end_of_a_name(tmp_path: Path) -> None:
+    """Parameter 0 of the optimizer is the weight `list.1` here, which is frozen."""
+    first = trained()
+    frozen, moving = entry(first), entry(first, "block.0.proj.bias").copy()
+    moving["exp_avg"] = moving["exp_avg"] + np.float32(0.1)
+    weights = np.ones((2, 5), np.float32)
+    first["model"] = {"list.0": weights[0], "list.1": weights[1]}
+    first["optim"]["state"] = {0: frozen, 1: moving}
+    first["optim"]["param_groups"][0]["params"] = [0, 1]
+    second = _later(first)
+    second["model"]["list.1"] = weights[1]
+    second["optim"]["state"][0] = {**frozen, "step": np.float32(1210)}
+    one = FORMATS["torch.save"](tmp_path / "a", first)
+    two = FORMATS["torch.save"](tmp_path / "b", second)
+    assert inspect_checkpoint(two, against=one).clean
 
 
 def test_zero_moments_may_stand_still(tmp_path: Path) -> None:

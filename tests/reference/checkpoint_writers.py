@@ -153,7 +153,10 @@ def archive(content: Any) -> bytes:
         file.writestr("archive/data.pkl", pickled)
         file.writestr("archive/byteorder", "little")
         for key, data in enumerate(storages):
-            file.writestr(f"archive/data/{key}", data)
+            member = zipfile.ZipInfo(f"archive/data/{key}")
+            # An extra field, as torch pads each storage to a round address.
+            member.extra = b"FB" + struct.pack("<H", 5) + b"ZZZZZ"
+            file.writestr(member, data)
         file.writestr("archive/version", "3\n")
     return out.getvalue()
 
