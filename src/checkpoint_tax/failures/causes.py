@@ -25,12 +25,13 @@ _APPLICATION = re.compile(
     re.IGNORECASE,
 )
 _INFRASTRUCTURE = re.compile(
-    r"\bxid\b|\becc\b|\bnv(link|switch)|\bgpus?\b|\bhbm\d?\b|\bsram\b|\bnic\b|\blinks?\b|\bswitch"
-    r"|\bpower|\bpsu\b|\bpdu\b|\bnccl\b|\bwatchdog|\bnodes?\b|\bhosts?\b|\breboot|\bdisk|\bssd\b"
+    r"\bxid\b|\becc\b|\bnv(link|switch)|\bgpu|\bhbm\d?\b|\bsram\b|\bnics?\b|\blinks?\b|\bswitch"
+    r"|\bpower|\bpsu\b|\bpdu\b|\bnccl\b|\bwatchdog|\bnode|\bhost|\breboot|\bdisk|\bssd\b"
     r"|\bnvme|\bthermal|\boverheat|\bcpu\b|\bmemory\b|\bdimm|\bkernel panic|\bnetwork|\binfiniband"
     r"|\bib\b|\broce\b|\bpcie?\b|\bfile ?system|\blustre|\bnfs\b|\bstorage|\bcool|\bfans?\b"
     r"|\brack\b|\bcable|\btransceiver|\bfirmware|\bdriver|\bhardware|\bnot responding|\bhung\b"
-    r"|\bunreachable|\bevicted|\bmachine|\bserver|\bheartbeat|\blow ?real ?memory|\bsilent data",
+    r"|\bunreachable|\bdown\b|\bevicted|\bmachine|\bserver|\bheartbeat"
+    r"|\blow ?real ?memory|\bsilent data",
     re.IGNORECASE,
 )
 _SPEAKS_OF = re.compile(r"\bxid\b|\becc\b|\bfallen off|\bhbm", re.IGNORECASE)

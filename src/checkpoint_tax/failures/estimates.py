@@ -18,6 +18,7 @@ MOST_FAILURES = 500
 #: Below it, counts in parts of the exposure are too few for the chi-square distribution.
 FEWEST_FOR_DISPERSION = 10
 _N_SAMPLES = 20_000
+_N_DRAWS = 1_000_000
 _LEVEL = 0.05
 
 
@@ -198,7 +199,7 @@ class Power:
 
 
 @lru_cache(maxsize=64)
-def shape_power(n_failures: int, shape: float = POWER_SHAPE, n_samples: int = _N_SAMPLES) -> Power:
+def shape_power(n_failures: int, shape: float = POWER_SHAPE, n_samples: int | None = None) -> Power:
     """Simulate the power of the likelihood-ratio test of shape 1 at level 5 %.
 
     Parameters
@@ -207,8 +208,9 @@ def shape_power(n_failures: int, shape: float = POWER_SHAPE, n_samples: int = _N
         Uncensored gaps, at least 2; more than `MOST_FAILURES` count as that many.
     shape : float
         True Weibull shape, in [0.2, 5].
-    n_samples : int
-        Samples under each of the two shapes, at least 100.
+    n_samples : int, optional
+        Samples under each of the two shapes, at least 100; by default 20,000, and fewer for more
+        than 50 failures, where the power is near 1.
 
     Returns
     -------
@@ -229,9 +231,11 @@ def shape_power(n_failures: int, shape: float = POWER_SHAPE, n_samples: int = _N
         raise InputError(f"n_failures = {n_failures} is refused; allowed: at least 2.")
     if not 0.2 <= shape <= 5.0:
         raise InputError(f"shape = {shape:g} [1] is refused; allowed: 0.2 to 5.")
+    n = min(n_failures, MOST_FAILURES)
+    if n_samples is None:
+        n_samples = min(_N_SAMPLES, _N_DRAWS // n)
     if n_samples < 100:
         raise InputError(f"n_samples = {n_samples} is refused; allowed: at least 100.")
-    n = min(n_failures, MOST_FAILURES)
     rng = np.random.default_rng([n, 20231])
     null = _ratios(rng.exponential(size=(n_samples, n)))
     critical = float(np.quantile(null, 1.0 - _LEVEL))

@@ -170,8 +170,8 @@ def _weibull(gaps: _Gaps) -> Fit | None:
     def value(log_shape: float, log_scale: float) -> float:
         shape = math.exp(log_shape)
         hazard = np.exp(np.minimum(shape * (all_logs - log_scale), 700.0))
-        total = logs.size * (log_shape - shape * log_scale) + (shape - 1.0) * math.fsum(logs)
-        total -= math.fsum(hazard)
+        total = logs.size * (log_shape - shape * log_scale) + (shape - 1.0) * float(logs.sum())
+        total -= float(hazard.sum())
         if gaps.n_zero:
             below = math.exp(min(shape * (math.log(gaps.zero_below) - log_scale), 700.0))
             total += gaps.n_zero * _log1mexp(below)
@@ -215,8 +215,10 @@ def _lognormal(gaps: _Gaps) -> Fit | None:
         middle, log_std = float(p[0]), float(p[1])
         std = math.exp(log_std)
         z = (logs - middle) / std
-        total = math.fsum(0.5 * z * z + logs) + logs.size * (log_std + 0.5 * math.log(2 * math.pi))
-        total -= math.fsum(special.log_ndtr((middle - censored) / std))
+        total = float((0.5 * z * z + logs).sum()) + logs.size * (
+            log_std + 0.5 * math.log(2 * math.pi)
+        )
+        total -= float(special.log_ndtr((middle - censored) / std).sum())
         if gaps.n_zero:
             below = (math.log(gaps.zero_below) - middle) / std
             total -= gaps.n_zero * float(special.log_ndtr(below))
@@ -242,8 +244,8 @@ def _gamma(gaps: _Gaps) -> Fit | None:
         shape, log_scale = math.exp(float(p[0])), float(p[1])
         scale = math.exp(log_scale)
         total = logs.size * (float(special.gammaln(shape)) + shape * log_scale)
-        total -= (shape - 1.0) * math.fsum(logs) - math.fsum(gaps.observed) / scale
-        total -= math.fsum(_log_gammaincc(shape, gaps.censored / scale))
+        total -= (shape - 1.0) * float(logs.sum()) - float(gaps.observed.sum()) / scale
+        total -= float(_log_gammaincc(shape, gaps.censored / scale).sum())
         if gaps.n_zero:
             below = float(special.gammainc(shape, gaps.zero_below / scale))
             total -= gaps.n_zero * (math.log(below) if below > 0.0 else -1e9)

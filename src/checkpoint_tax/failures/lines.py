@@ -218,6 +218,7 @@ def rows(
                 taken.append(more)
                 whole += "\n" + more[1]
             fields = None if whole.count('"') % 2 else split_row(whole, delimiter)
+            _cut(fields, n_columns)
             if fields is not None and len(fields) == n_columns:
                 yield Row(number, fields, whole)
                 continue
@@ -228,13 +229,18 @@ def rows(
         if fields is None:
             yield Row(number, [], text, "its quotes do not match")
             continue
-        while len(fields) > n_columns and not fields[-1].strip():
-            fields.pop()
+        _cut(fields, n_columns)
         if len(fields) != n_columns:
             problem = f"it has {len(fields)} fields, the header {n_columns}"
             yield Row(number, [], text, problem)
             continue
         yield Row(number, fields, text)
+
+
+def _cut(fields: list[str] | None, n_columns: int) -> None:
+    """Take off empty fields at the end: some exports write a delimiter after the last one."""
+    while fields is not None and len(fields) > n_columns and not fields[-1].strip():
+        fields.pop()
 
 
 KEPT, MERGED, DROPPED, BROKEN = "kept", "merged", "dropped", "broken"

@@ -2,6 +2,7 @@
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -355,6 +356,9 @@ def _assess(reading: Reading, why: str, options: _Options) -> FailureLog:
         )
     ratio = likelihood_ratio(fits)
     power = shape_power(len(count.gaps_s)) if len(count.gaps_s) >= 2 else None
+    merged = _side(count.starts_s, count.resolution_s)
+    is_same = count.raw_starts_s == count.starts_s
+    raw = merged if is_same else _side(count.raw_starts_s, count.resolution_s)
     ended = [length for length, is_ended in count.down_s if is_ended]
     still = [length for length, is_ended in count.down_s if not is_ended]
     nodes = _nodes(reading)
@@ -369,8 +373,9 @@ def _assess(reading: Reading, why: str, options: _Options) -> FailureLog:
         exposure_s=count.exposure_s, exposure_by=count.exposure_by, mtbf_s=mtbf_s,
         mtbf_interval_s=interval, gaps_s=tuple(count.gaps_s), censored_s=tuple(count.censored_s),
         resolution_s=count.resolution_s,
-        raw=_side(count.raw_starts_s, count.resolution_s),
-        merged=_side(count.starts_s, count.resolution_s), window_s=options.window_s,
+        raw=raw,
+        merged=merged,
+        window_s=options.window_s,
         fits=fits, tests=_tests(count), likelihood_ratio=ratio, power=power,
         verdict=_verdict(reading, count, fits, ratio, power),
         restart=quantiles(ended, still), queue=quantiles(count.queue_s),
@@ -475,9 +480,9 @@ def _downtimes(
     for run in runs:
         if not run.failed or run.failure_class not in _COUNTED or run.end_s is None:
             continue
-        following = _following(run, by_id.get(run.run_id, ()))
+        following = _following(run, by_id.get(run.run_id, []))
         if following is None and run.name:
-            following = _following(run, by_name.get(_stem(run.name), ()))
+            following = _following(run, by_name.get(_stem(run.name), []))
         if following is None or following.start_s is None:
             continue
         whole_s = following.start_s - run.end_s
@@ -501,14 +506,13 @@ def _stem(name: str) -> str:
     return re.sub(r"([-_. ](\d+|[a-z]|r\d+|try\d+|restart\d*|v\d+|attempt\d*))+$", "", name.lower())
 
 
-def _following(run: Run, others: list[Run] | tuple[()]) -> Run | None:
-    """The next of the same work, unless another one was still going on."""
+def _following(run: Run, others: list[Run]) -> Run | None:
+    """First of the same work, by start, that starts after the run ended."""
     assert run.end_s is not None
-    for other in others:
-        if other is run or other.start_s is None or other.start_s < run.end_s:
-            continue
-        return other
-    return None
+    at = bisect_left(others, run.end_s, key=lambda other: other.start_s or 0.0)
+    while at < len(others) and others[at] is run:
+        at += 1
+    return others[at] if at < len(others) else None
 
 
 def _count_incidents(reading: Reading, options: _Options) -> _Count:

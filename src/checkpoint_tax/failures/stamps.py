@@ -216,6 +216,8 @@ class Clock:
         return self._worded(text)
 
     def _iso(self, text: str) -> Stamp | None:
+        if len(text) == 19 and text[10] in "T ":
+            return self.local(datetime.fromisoformat(text))
         body = text.replace("_", "T", 1) if re.match(r"\d{4}-\d\d-\d\d_", text) else text
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", body) or re.fullmatch(r"\d{8}", body):
             return self.local(datetime.fromisoformat(body), DAY_S)
@@ -237,10 +239,8 @@ class Clock:
         return None if stamp is None else replace(stamp, order=order)
 
     def _worded(self, text: str) -> Stamp | None:
-        try:
+        if re.match(r"[A-Z][a-z]{2}, \d", text):
             return self._placed(parsedate_to_datetime(text))
-        except (ValueError, TypeError, IndexError):
-            pass
         match = re.fullmatch(r"(.*?\d{4}),?[ T]+(\d{1,2}:\d{2}.*)|(.*\d{4})", text)
         if match is None:
             return None

@@ -18,7 +18,8 @@ from checkpoint_tax.failures.lines import (
     plain_name,
 )
 from checkpoint_tax.failures.readers.tables import Table, header_of
-from checkpoint_tax.failures.stamps import Stamp
+from checkpoint_tax.failures.stamps import Clock, Stamp, duration_s, zone_named
+from checkpoint_tax.units import HOUR_S, MINUTE_S
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": (
@@ -27,7 +28,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "start": (
         "start", "starttime", "startedat", "startsat", "started", "startutc", "starttimestamp",
-        "begin", "begintime", "beginsat", "triggeredat", "openedat", "opened", "opentime",
+        "begin", "begintime", "beginsat", "began", "begun", "startdate", "startdatetime",
+        "starttimeutc", "startlocal", "incidentstart", "incidentstarttime", "outagestart",
+        "failuretime", "eventtime", "incidenttime", "downsince", "reportedat", "reported",
+        "triggeredat", "openedat", "opened", "opentime",
         "createdat", "created", "occurredat", "onset", "detectedat", "detected", "from", "failedat",
         "timestamp", "datetime", "time", "ts", "date", "firedat",
     ),
@@ -35,7 +39,15 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "end", "endtime", "endedat", "endsat", "ended", "endutc", "endtimestamp", "resolvedat",
         "resolved", "resolvetime", "resolutiontime", "closedat", "closed", "closetime", "finish",
         "finishedat", "finished", "recoveredat", "recovered", "restoredat", "until", "to",
+        "enddate", "enddatetime", "endtimeutc", "endlocal", "incidentend", "incidentendtime",
+        "outageend", "upsince", "fixedat", "fixed",
     ),
+    "elapsed": (
+        "duration", "durations", "durationsec", "durationseconds", "durationmin", "durationmins",
+        "durationminutes", "durationh", "durationhours", "downtime", "downtimemin",
+        "downtimeminutes", "downtimeh", "downtimehours", "outageminutes",
+    ),
+    "tz": ("tz", "timezone", "tzname"),
     "nodes": (
         "nodes", "node", "nodename", "nodelist", "hosts", "host", "hostname", "hostnames",
         "affectednodes", "affectedhosts", "machine", "machines", "server", "instance", "source",
@@ -75,6 +87,7 @@ class Intake:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self._by_id: dict[str, Incident] = {}
+        self._clocks: dict[str, Clock] = {}
 
     def take(self, line: int, fields: Mapping[str, str]) -> None:
         """Take one record.
@@ -140,7 +153,11 @@ class Intake:
 
     def _times(self, line: int, fields: Mapping[str, str], status: str) -> tuple[Stamp, Stamp]:
         clock, warnings = self.reading.clock, self.reading.warnings
+        if name := fields.get("tz", ""):
+            clock = self._clock_of(line, name, clock)
         start, end = clock.read(fields.get("start", "")), clock.read(fields.get("end", ""))
+        if end.is_missing and start.time_s is not None and fields.get("elapsed"):
+            end = self._end_by_length(line, start.time_s, fields["elapsed"])
         if end.time_s is None and not end.is_missing and not end.is_open:
             warnings.at(line, f"its end is not usable, {end.why}")
         if start.time_s is None or end.time_s is None:
@@ -152,6 +169,33 @@ class Intake:
             warnings.at(line, "it ends before it starts: the start is kept, the end is unknown")
             return start, Stamp(None, "before the start", is_missing=True)
         return start, end
+
+    def _clock_of(self, line: int, name: str, clock: Clock) -> Clock:
+        """Clock of a row that names its own zone."""
+        if name not in self._clocks:
+            try:
+                zone = zone_named("UTC" if name.upper() in ("Z", "GMT") else name)
+            except InputError:
+                self.reading.warnings.at(line, f"{name[:30]!r} is not a time zone")
+                return clock
+            self._clocks[name] = Clock(zone, day_first=clock.day_first)
+            self._clocks[name].orders = clock.orders
+        return self._clocks[name]
+
+    def _end_by_length(self, line: int, start_s: float, text: str) -> Stamp:
+        """End of an incident by its length, whose unit the text or the column must name."""
+        length_s = duration_s(text)
+        if length_s is not None and re.fullmatch(r"[\d.]+", text):
+            column = plain_name(self.reading.roles.get("elapsed", ""))
+            unit = re.search(r"(s|sec|seconds|min|mins|minutes|h|hours)$", column)
+            if unit is None or column in ("duration", "downtime"):
+                self.reading.warnings.at(line, f"the length {text} has no unit and is not used")
+                return Stamp(None, "not given", is_missing=True)
+            length_s *= {"s": 1.0, "m": MINUTE_S, "h": HOUR_S}[unit[1][0]]
+        if length_s is None:
+            self.reading.warnings.at(line, f"its length {text[:30]!r} cannot be read")
+            return Stamp(None, "not given", is_missing=True)
+        return Stamp(start_s + length_s)
 
     def _ends(self, line: int, known: Incident, start: Stamp, end: Stamp) -> bool:
         """Let a later record of one incident end it."""

@@ -14,7 +14,7 @@ from checkpoint_tax.failures.events import Reading, Run, node_names
 from checkpoint_tax.failures.lines import DROPPED, KEPT, MERGED, Row, Source
 from checkpoint_tax.failures.readers.tables import Table, header_of
 from checkpoint_tax.failures.stamps import Stamp, duration_s
-from checkpoint_tax.units import HOUR_S, duration_text
+from checkpoint_tax.units import HOUR_S
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": ("jobid", "jobidraw"),
@@ -148,10 +148,11 @@ class _Reader:
         warnings, get = self.reading.warnings, self.table.get
         start_s, end_s = start.time_s, end.time_s
         up_s = duration_s(get(row, "elapsed"))
+        if start_s is None and not up_s and _ENDS[state] == "censored":
+            self.reading.book.add(row.line, DROPPED, f"{state} before it started")
+            return
         if start_s is None and end_s is None and not up_s:
-            if _ENDS[state] == "censored":
-                self.reading.book.add(row.line, DROPPED, f"{state} before it started")
-            elif _ENDS[state] == INFRASTRUCTURE:
+            if _ENDS[state] == INFRASTRUCTURE:
                 self.reading.untimed += 1
                 self.reading.book.add(row.line, KEPT, f"{state} at an unknown time: only counted")
             else:
@@ -246,13 +247,14 @@ def _state(text: str) -> str:
 
 
 def _reason(state: str, run: Run) -> str:
-    length = "an unknown time" if run.up_s is None else duration_text(run.up_s)
+    # No length in it: a reason is stored once, whatever the number of runs.
+    what = state if run.up_s is not None else f"{state} after an unknown time"
     if not run.failed:
-        return f"{state} after {length}: exposure, right-censored"
+        return f"{what}: exposure, right-censored"
     if run.failure_class == INFRASTRUCTURE:
         cause = " (sacct does not say why)" if state.startswith("REQUEUE") else ""
-        return f"{state} after {length}: infrastructure failure{cause}"
-    return f"{state} after {length}: {run.failure_class}; exposure, no infrastructure failure"
+        return f"{what}: infrastructure failure{cause}"
+    return f"{what}: {run.failure_class}; exposure, no infrastructure failure"
 
 
 def _settled(start: Stamp, end: Stamp, up_s: float | None) -> tuple[float | None, float | None]:

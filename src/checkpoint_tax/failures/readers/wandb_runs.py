@@ -9,7 +9,6 @@ from checkpoint_tax.failures.events import Reading, Run
 from checkpoint_tax.failures.lines import DROPPED, KEPT, MERGED, Row, Source
 from checkpoint_tax.failures.readers.tables import Table, header_of
 from checkpoint_tax.failures.stamps import duration_s
-from checkpoint_tax.units import duration_text
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "runid", "runpath", "path"),
@@ -136,9 +135,10 @@ def _tags(text: str) -> set[str]:
 
 
 def _reason(state: str, run: Run) -> str:
-    length = "an unknown time" if run.up_s is None else duration_text(run.up_s)
+    # No length in it: a reason is stored once, whatever the number of runs.
+    what = state if run.up_s is not None else f"{state} after an unknown time"
     if not run.failed:
-        return f"{state} after {length}: exposure, right-censored"
+        return f"{what}: exposure, right-censored"
     if run.failure_class == INFRASTRUCTURE:
-        return f"{state} after {length}: infrastructure failure (its heartbeat stopped)"
-    return f"{state} after {length}: {run.failure_class}; exposure, no infrastructure failure"
+        return f"{what}: infrastructure failure (its heartbeat stopped)"
+    return f"{what}: {run.failure_class}; exposure, no infrastructure failure"
