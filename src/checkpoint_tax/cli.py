@@ -333,8 +333,7 @@ def failures(
 ) -> None:
     """Read a log of failures: which count, the MTBF with its interval, what the gaps tell."""
     from checkpoint_tax.failures.description import describe
-    from checkpoint_tax.failures.log import as_json as arranged
-    from checkpoint_tax.failures.log import read_failures
+    from checkpoint_tax.failures.log import read_failures, write_json
     from checkpoint_tax.failures.stamps import duration_s
 
     window_s = duration_s(window)
@@ -358,7 +357,7 @@ def failures(
             until=until, progress=bar.update if shows else None,
         )  # fmt: skip
     if as_json:
-        _print_json(arranged(result))
+        write_json(result, sys.stdout)
         return
     for line in describe(result):
         print(line)

@@ -1,12 +1,13 @@
 """A log read to the end: failures, exposure, the MTBF, and what the gaps can tell."""
 
+import json
 import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -752,6 +753,23 @@ def as_json(log: FailureLog, *, records: bool = True) -> dict[str, Any]:
     if records:
         content["records"] = [record_json(record) for record in log.records]
     return content
+
+
+def write_json(log: FailureLog, stream: TextIO) -> None:
+    """Write a log's results as JSON, one record after another.
+
+    Parameters
+    ----------
+    log : FailureLog
+        From `read_failures`.
+    stream : text file
+        Written to; the records of a large log are never held all at once.
+    """
+    head = json.dumps(as_json(log, records=False), indent=2, allow_nan=False)
+    stream.write(head.removesuffix("\n}") + ',\n  "records": [')
+    for number, record in enumerate(log.records):
+        stream.write((",\n    " if number else "\n    ") + json.dumps(record_json(record)))
+    stream.write("\n  ]\n}\n")
 
 
 def record_json(record: Record) -> dict[str, Any]:
