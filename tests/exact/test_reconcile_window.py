@@ -195,6 +195,16 @@ def test_without_slices_a_later_shard_is_gated_and_a_named_target_refused():
         reconcile(Window(window.captures), "newest", optimizer)
 
 
+def test_a_skip_that_was_not_recorded_stops_the_way_back_too():
+    """No gradient is missing, yet without the record nobody knows that the step was skipped."""
+    optimizer = AdamWPost()
+    _, window = recorded(optimizer, (8,) * 3, (30, 32, 36), skips={35})
+    shipped = {i: dict(slices) for i, slices in window.updates.items()}
+    assert reconcile(window, "median", optimizer).target == 32
+    del shipped[2][35]
+    assert reconcile(Window(window.captures, shipped), "median", optimizer).target == 35
+
+
 def test_tolerance_refuses_by_name_and_says_by_how_much():
     optimizer = AdamWPost()
     _, window = recorded(optimizer, (64,) * 2, (30, 36))

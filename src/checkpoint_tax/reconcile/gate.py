@@ -224,7 +224,7 @@ def _allowed_error(
         error = np.abs(value - ball.mid) + ball.radius
         # The difference and the sum are rounded in double precision.
         error = error * (1 + 2.0**-50) + np.where(error == 0, 0.0, np.abs(ball.mid) * 2.0**-52)
-        known = np.isfinite(value) & ~np.isnan(error) & np.isfinite(last.allowed_error[name])
+        known = np.isfinite(value) & np.isfinite(error) & np.isfinite(last.allowed_error[name])
         if name == "v":
             known &= (value > 0) | ((value == 0) & (before[name] == 0))
         allowed[name] = np.where(known, error, np.inf)
