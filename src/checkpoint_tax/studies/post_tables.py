@@ -133,8 +133,10 @@ def best_on_grid(
         Intervals to choose from [steps].
     half_width : float
         Where the search stops if two intervals are still alike [share of wall time].
-    seed, threads
+    seed : int
         As for `checkpoint_tax.simulate.simulate`.
+    threads : int, optional
+        Threads to use; no digit depends on it.
 
     Returns
     -------
