@@ -378,7 +378,10 @@ def encode_chunk(before_p, before_m, before_v, p, m, v, g, row, out, room):
     out[begin : begin + 2 * n_places] = places[:n_places].view(np.uint8)
     begin += 2 * n_places
     out[begin : begin + n_bytes] = stream[:n_bytes]
-    return -(-(begin + n_bytes) // 4) * 4
+    begin += n_bytes
+    end = -(-begin // 4) * 4
+    out[begin:end] = np.uint8(0)
+    return end
 
 
 @kernel

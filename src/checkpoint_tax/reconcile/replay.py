@@ -7,6 +7,7 @@ installed library runs; nothing here needs the library.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -302,7 +303,7 @@ def decay_runs(updates: Sequence[Update], size: int) -> list[tuple[int, int, lis
                 for k, update in enumerate(updates)
             ],
         )
-        for start, stop in zip(edges, edges[1:], strict=False)
+        for start, stop in itertools.pairwise(edges)
     ]
 
 

@@ -2,9 +2,9 @@
 
 The same release computes other bits with other vector instructions, and its square root comes
 from a vector library that picks its code by the processor's brand. So nothing is looked up: at
-the first use a few random steps are taken by the library and by every variant of `reconcile.replay`,
-and one that gives the same bits everywhere is kept. Where none does, replay is done by the library
-itself, slower, and says so.
+the first use a few random steps are taken by the library and by the variants of
+`reconcile.replay`, and one that gives the same bits everywhere is kept. Where none does, replay is
+done by the library itself, slower, and says so.
 """
 
 from __future__ import annotations
