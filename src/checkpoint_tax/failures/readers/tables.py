@@ -37,11 +37,8 @@ def find_roles(
     """
     plain = [plain_name(column) for column in columns]
     found: dict[str, int] = {}
+    _check_roles(mapping, names)
     for column, role in mapping.items():
-        if role not in names:
-            raise InputError(
-                f"map {column}={role}: {role!r} is not a name here; allowed: {', '.join(names)}."
-            )
         if plain_name(column) not in plain:
             raise InputError(
                 f"map {column}={role}: the log has no column {column!r}; it has"
@@ -60,6 +57,14 @@ def find_roles(
                 taken.add(found[role])
                 break
     return found
+
+
+def _check_roles(mapping: Mapping[str, str], names: Mapping[str, Sequence[str]]) -> None:
+    for column, role in mapping.items():
+        if role not in names:
+            raise InputError(
+                f"map {column}={role}: {role!r} is not a name here; allowed: {', '.join(names)}."
+            )
 
 
 def header_of(
@@ -85,7 +90,13 @@ def header_of(
     -------
     tuple of int, str and list of str, or None
         Line number, delimiter and columns; None if no line is such a header.
+
+    Raises
+    ------
+    InputError
+        If the user names a role that does not exist.
     """
+    _check_roles(mapping, names)
     mapped = {plain_name(column): role for column, role in mapping.items()}
     seen = 0
     for number, text in source.lines(silent=True):
