@@ -4,20 +4,24 @@
 PYTHON3 ?=
 PARAMETERS ?=
 FORCE ?=
+TORCH_ARGS ?=
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 STAMP := $(VENV)/.set-up
+TORCH_VENV := .venv-torch
+TORCH_PYTHON := $(TORCH_VENV)/bin/python
+TORCH_STAMP := $(TORCH_VENV)/.set-up
 CACHE := $(CURDIR)/.cache
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help set-up book test lint bench refresh clean
+.PHONY: help set-up book test test-torch lint bench refresh clean
 
 # Numba's cache does not notice a change in a function of another module, so compiled kernels are
 # kept per version of their sources.
-KERNELS := $(shell cat src/checkpoint_tax/simulate/*.py requirements.lock 2>/dev/null | cksum | tr ' ' '-')
+KERNELS := $(shell cat src/checkpoint_tax/simulate/*.py src/checkpoint_tax/reconcile/*kernels.py requirements.lock 2>/dev/null | cksum | tr ' ' '-')
 
 export UV_PYTHON_DOWNLOADS := never
 export NUMBA_CACHE_DIR := $(CACHE)/numba/make-$(KERNELS)
@@ -33,7 +37,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 help: ## Print this help
 	@echo "Usage: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  make book PARAMETERS=my-cluster.yaml    the book for your own numbers (a file or a"
 	@echo "                                          preset), beside the default one"
@@ -64,6 +68,18 @@ $(STAMP): requirements.lock pyproject.toml
 	@"$(UV)" pip install --quiet --python "$(PYTHON)" --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
+# PyTorch is a second environment, so that nobody downloads it who does not ask for it: the same
+# lock, then the one version that the extra names. pip takes the build that its own settings find;
+# TORCH_ARGS passes it more, such as an index of builds without CUDA.
+$(TORCH_STAMP): $(STAMP)
+	@echo "== Setting up $(TORCH_VENV) with PyTorch (minutes the first time)"
+	@"$(PYTHON)" -m venv --clear $(TORCH_VENV)
+	@"$(UV)" pip sync --quiet --python "$(TORCH_PYTHON)" --require-hashes --compile-bytecode requirements.lock
+	@sed -n 's/^\([A-Za-z0-9._-]*==[^ ]*.*\) \\$$/\1/p' requirements.lock > $(TORCH_VENV)/pins.txt
+	@"$(TORCH_PYTHON)" -m pip install --quiet --disable-pip-version-check --no-build-isolation \
+	  --constraint $(TORCH_VENV)/pins.txt $(TORCH_ARGS) -e ".[torch]"
+	@touch $(TORCH_STAMP)
+
 book: $(STAMP) ## Execute the chapters that changed and build the book
 	@"$(PYTHON)" -m checkpoint_tax.publish build $(if $(PARAMETERS),--parameters "$(PARAMETERS)") $(if $(FORCE),--force)
 
@@ -75,6 +91,10 @@ test: lint ## Run every test, lint included
 	  "$(PYTHON)" -m pytest --nbval --nbval-kernel-name=python3 -n 2 --dist loadfile "$$@"; \
 	else echo "no chapters yet"; fi
 
+test-torch: $(TORCH_STAMP) ## Run the tests that need PyTorch (sets up .venv-torch)
+	@echo "== Tests with PyTorch"
+	@"$(TORCH_PYTHON)" -m pytest tests/torch -n 2 --dist loadfile
+
 lint: $(STAMP) ## Check style, types and the rooms of the package
 	@echo "== Lint"
 	@"$(PYTHON)" -m ruff check .
@@ -82,12 +102,13 @@ lint: $(STAMP) ## Check style, types and the rooms of the package
 	@"$(PYTHON)" -m mypy
 	@"$(VENV)/bin/lint-imports" --cache-dir $(CACHE)/import-linter
 
-bench: $(STAMP) ## Measure the simulator against C, NumPy and SimPy
-	@"$(PYTHON)" tests/bench/run.py
+bench: $(STAMP) ## Measure the simulator and, where .venv-torch is set up, the replay
+	@if [ -e $(TORCH_STAMP) ]; then "$(TORCH_PYTHON)" tests/bench/run.py; \
+	else "$(PYTHON)" tests/bench/run.py; fi
 
 refresh: $(STAMP) ## Write fresh outputs into the committed notebooks
 	@"$(PYTHON)" -m checkpoint_tax.publish refresh
 
-clean: ## Remove built books and caches; keeps .venv
+clean: ## Remove built books and caches; keeps .venv and .venv-torch
 	@rm -rf book/_build .cache dist
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,8 +15,13 @@ PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"
 LOCK = (CHECKOUT / "requirements.lock").read_text(encoding="utf-8")
 
 
+EXTRAS = PROJECT["optional-dependencies"]
+OUTSIDE = "torch"
+"""The extra that is too large for everyone: it has an environment of its own."""
+
+
 def declared() -> dict[str, SpecifierSet]:
-    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    lists = [PROJECT["dependencies"], *(EXTRAS[name] for name in EXTRAS if name != OUTSIDE)]
     requirements = [Requirement(text) for entries in lists for text in entries]
     names = [canonicalize_name(requirement.name) for requirement in requirements]
     assert len(names) == len(set(names)), "a package is declared twice"
@@ -56,6 +61,19 @@ def test_the_lock_pins_everything_declared_within_its_range():
             assert version in specifier, (
                 f"{name} is locked at {version}, but {specifier} is declared"
             )
+
+
+def test_only_who_asks_for_pytorch_gets_it():
+    (requirement,) = map(Requirement, EXTRAS[OUTSIDE])
+    (pin,) = requirement.specifier
+    assert (requirement.name, pin.operator) == ("torch", "==")
+    names = {canonicalize_name(r.name) for r in locked()}
+    heavy = {name for name in names if re.match(r"torch|nvidia|cuda|triton", name)}
+    assert heavy == set()
+    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+    assert "\n$(TORCH_STAMP): $(STAMP)\n" in makefile
+    assert '-e ".[torch]"' in makefile
+    assert str(pin) not in makefile
 
 
 def test_every_locked_package_is_one_version_with_hashes():
