@@ -127,7 +127,7 @@ def test_8_bit_moments_of_two_states_become_one():
 
 
 def test_8_bit_moments_of_two_states_become_one_without_a_spike():
-    """Rounding alone is enough: the first code decays from its end of the scale to the other."""
+    """Rounding alone is enough: 255 codes that decay by a tenth no longer fill their range."""
     rng = np.random.default_rng(0)
     gradient = np.concatenate([[3.0], rng.standard_normal(63)])
     seen = {}
@@ -135,7 +135,7 @@ def test_8_bit_moments_of_two_states_become_one_without_a_spike():
         codes = np.full(64, 127, np.int8)
         codes[1] = code
         later, scale = adam_8bit_moment(codes, 1.0, gradient)
-        seen.setdefault((int(later[1]), float(scale)), []).append(code)
+        seen.setdefault((float(later[1]), float(scale)), []).append(code)
     assert max(map(len, seen.values())) > 1
 
 

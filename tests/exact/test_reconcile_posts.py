@@ -122,6 +122,14 @@ def test_a_window_holds_each_shard_at_its_own_step():
         assert sorted(window.updates[capture.shard]) == [6, 7, 8]
 
 
+def test_gradients_of_the_bowl_lead_to_its_point():
+    stream = Stream(kind="bowl", lr=1e-3, weight_decay=0.0, warmup_steps=200, n_shards=1)
+    _, truth, source = captured_window(stream, 0)
+    point = source.fixed * stream.weight_scale
+    left = np.linalg.norm(truth[201].p - point) / np.linalg.norm(source.start - point)
+    assert left < 0.1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
