@@ -1,7 +1,9 @@
 """The detector on files that want to harm it, or that are broken: it runs nothing, and says why."""
 
 import contextlib
+import copyreg
 import inspect
+import os
 import pickle
 import pickletools
 import struct
@@ -109,6 +111,18 @@ def test_a_name_outside_the_table_is_named(name: tuple[str, str]) -> None:
     for data in (in_protocol_2, in_protocol_4):
         with pytest.raises(ForbiddenGlobal, match="it names " + ".".join(name)):
             read_pickle(data)
+
+
+def test_a_registered_extension_is_no_way_around_the_table() -> None:
+    """Once some code has used an extension, Python's reader hands its object out unasked."""
+    data = b"\x80\x02\x82\xf1."
+    copyreg.add_extension("os", "system", 0xF1)
+    try:
+        assert pickle.loads(data) is os.system
+        with pytest.raises(UnreadableState, match="extension code 241"):
+            read_pickle(data)
+    finally:
+        copyreg.remove_extension("os", "system", 0xF1)
 
 
 def test_every_harmless_name_leads_to_this_module_alone() -> None:
