@@ -7,7 +7,6 @@ from typing import Any
 
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.publish.static_site import VEGALITE_VERSION
-from checkpoint_tax.report.charts import CHART_MIME
 
 #: Chapter whose first chart is shown, and where its picture lies in the project.
 PICTURED_CHAPTER = "cost-saturates"
@@ -34,6 +33,9 @@ def first_chart(notebook: Mapping[str, Any]) -> dict[str, Any]:
     InputError
         If the notebook shows no chart.
     """
+    # Kept out of the module: it draws Altair in, which asking for help should not wait for.
+    from checkpoint_tax.report.charts import CHART_MIME
+
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
             spec = output.get("data", {}).get(CHART_MIME)
