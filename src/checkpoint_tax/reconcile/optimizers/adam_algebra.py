@@ -75,17 +75,15 @@ def interpolated_moment_earlier(
     Ball
         Moment before the step.
     """
+    # A weight that rounds to one leaves a divisor of zero, and nothing is known.
     kept = Ball.exact(1.0 - weight)
-    first = (after.rounded(rounding) - Ball.exact(weight) * gradient) / kept
+    left = after.rounded(rounding) - Ball.exact(weight) * gradient
     # Difference and product are rounded before the sum; for weights above one half the library
     # interpolates from the gradient's side, with 1 - weight as the factor, rounded once more.
     factor = weight if weight < 0.5 else 2.0 * (1.0 - weight)
-    moved = 2.0 * rounding.unit * factor * (gradient.most + first.most) + 2.0 * rounding.floor
-    # What is moved depends on the number that is looked for, so a part of it comes back in turn.
-    again = 2.0 * rounding.unit * factor / (1.0 - weight) if weight < 1.0 else np.inf
-    found = first.widened(moved / (1.0 - weight) * 1.001 / (1.0 - again))
-    if again >= 0.5:
-        found = Ball(first.mid, np.full(first.mid.shape, np.inf))
+    spread = (gradient.most + (left / kept).most) * 1.001
+    moved = 2.0 * rounding.unit * factor * spread + 2.0 * rounding.floor
+    found = left.widened(moved) / kept
     nothing = (after.mid == 0) & (after.radius == 0) & (gradient.most == 0) & (weight < 0.5)
     return Ball(found.mid, np.where(nothing, 0.0, found.radius))
 
