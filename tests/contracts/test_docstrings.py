@@ -47,7 +47,7 @@ def is_public(node, kind):
 
 def is_internal(module):
     """Whether only the facade beside it calls the module: its functions are described there."""
-    return module.endswith(".kernels")
+    return module.endswith((".kernels", "_kernels"))
 
 
 def is_command(node):

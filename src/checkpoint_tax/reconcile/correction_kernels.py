@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from checkpoint_tax.compilation import kernel
@@ -379,9 +379,9 @@ def encode_chunk(before_p, before_m, before_v, p, m, v, g, row, out, room):
     begin += 2 * n_places
     out[begin : begin + n_bytes] = stream[:n_bytes]
     begin += n_bytes
-    end = -(-begin // 4) * 4
-    out[begin:end] = np.uint8(0)
-    return end
+    padded = -(-begin // 4) * 4
+    out[begin:padded] = np.uint8(0)
+    return padded
 
 
 @kernel
@@ -411,7 +411,7 @@ def encode_range(before_p, before_m, before_v, p, m, v, g, row, chunks, out, len
             out[used:],
             room,
         )
-        used += lengths[c]
+        used += int(lengths[c])
     return used
 
 
