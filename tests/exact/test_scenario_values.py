@@ -26,7 +26,7 @@ from checkpoint_tax.scenario import (
 )
 from checkpoint_tax.scenario.parameters import shown, yaml_number
 
-NUMBERS = [p for p in PARAMETERS.values() if p.type != "text"]
+NUMBERS = [p for p in PARAMETERS.values() if p.type in ("int", "float")]
 WORDS = [p for p in PARAMETERS.values() if p.type == "text"]
 
 

@@ -87,6 +87,11 @@ def _require_exponential(scenario: Scenario) -> None:
             f"failure_shape = {scenario.failure_shape} [1]; allowed for a closed form: 1 "
             "(exponential up-times); simulate other shapes."
         )
+    if not scenario.is_exponential:
+        raise InputError(
+            f"world = {scenario.world.plain()} [1]; allowed for a closed form: an empty world; "
+            "simulate others."
+        )
 
 
 def _exact(scenario: Scenario, interval_steps: float | None) -> float:
@@ -150,7 +155,7 @@ def best_interval(
         )
     if method == "closed form":
         _require_exponential(scenario)
-    exact = method == "closed form" or (method == "auto" and scenario.failure_shape == 1.0)
+    exact = method == "closed form" or (method == "auto" and scenario.is_exponential)
     if exact:
         return _by_closed_form(scenario, practical_points)
     return _by_simulation(scenario, practical_points, half_width, seed, threads)

@@ -379,7 +379,7 @@ def parameter_table(
         origin = known.get(name)
         if name == "gpu_mtbf_h" and job.job_mtbf_h is not None:
             origin = {"kind": "derived", "source": "job_mtbf_h times n_gpus"}
-        if origin is None and value == parameter.default:
+        if origin is None and getattr(job, name) == parameter.default:
             origin = {"kind": parameter.kind, "source": parameter.default_source}
         elif origin is None:
             origin = {"kind": "set here", "source": "parameters of this run"}

@@ -14,15 +14,19 @@ from checkpoint_tax.scenario.job import (
 )
 from checkpoint_tax.scenario.parameters import KINDS, Kind, Parameter
 from checkpoint_tax.scenario.saves import SaveCycle, save_cycle
+from checkpoint_tax.scenario.world import WORLD_PARAMETERS, Spread, World
 
 __all__ = [
     "KINDS",
     "PARAMETERS",
+    "WORLD_PARAMETERS",
     "Kind",
     "Parameter",
     "ParameterFile",
     "SaveCycle",
     "Scenario",
+    "Spread",
+    "World",
     "drain_tax_from_throughput_loss",
     "load_scenario",
     "parse_parameters",

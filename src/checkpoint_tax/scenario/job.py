@@ -7,20 +7,20 @@ range, meaning, default and source are written; :data:`PARAMETERS` is read off i
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.scenario.parameters import (
-    Kind,
     Parameter,
+    described,
     shown,
     unknown_name,
 )
+from checkpoint_tax.scenario.world import World
 from checkpoint_tax.units import HOUR_S
 
-_LONGEST_S = 1e12
 _LONGEST_H = 1e12
 _SHORTEST_STEP_S = 1e-9
 _MOST_STEPS = 1e12
@@ -31,34 +31,6 @@ _RESTART_PARTS = ("detect", "reschedule", "relaunch", "reload", "warmup", "resta
 _MTBF_AGREEMENT = 1e-3
 
 _POST = "first post"
-
-
-def _parameter(
-    default: int | float | str | None,
-    unit: str,
-    meaning: str,
-    source: str,
-    kind: Kind,
-    *,
-    value_type: Literal["int", "float", "text"] = "float",
-    low: float = 0.0,
-    high: float = _LONGEST_S,
-    low_open: bool = False,
-    choices: tuple[str, ...] = (),
-) -> Any:
-    described = {
-        "default": default,
-        "type": value_type,
-        "unit": unit,
-        "meaning": meaning,
-        "default_source": source,
-        "kind": kind,
-        "low": low,
-        "high": high,
-        "low_open": low_open,
-        "choices": choices,
-    }
-    return field(default=default, metadata=described)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +85,9 @@ class Scenario:
         Weibull shape of up-times, the mean held; 1 is exponential [1].
     run_steps : int
         Length of a run, for questions about its finish time [steps].
+    world : World or mapping
+        What scatters and goes wrong beyond means; see :class:`World`. A list of gaps between
+        failures or of restart times in it sets the job's mean where that was not given.
 
     Raises
     ------
@@ -120,7 +95,7 @@ class Scenario:
         One sentence for the first value refused: parameter, value, unit, allowed range.
     """
 
-    n_gpus: int = _parameter(
+    n_gpus: int = described(
         16384,
         "1",
         "GPUs in the job",
@@ -130,7 +105,7 @@ class Scenario:
         low=1,
         high=_MOST_GPUS,
     )
-    gpu_mtbf_h: float = _parameter(
+    gpu_mtbf_h: float = described(
         50000.0,
         "h",
         "mean up-time between failures of one GPU's share of the job",
@@ -139,7 +114,7 @@ class Scenario:
         high=_LONGEST_H,
         low_open=True,
     )
-    job_mtbf_h: float | None = _parameter(
+    job_mtbf_h: float | None = described(
         None,
         "h",
         "mean up-time between failures of the whole job, if only that is known",
@@ -148,7 +123,7 @@ class Scenario:
         high=_LONGEST_H,
         low_open=True,
     )
-    step_s: float = _parameter(
+    step_s: float = described(
         7.0,
         "s",
         "one undisturbed training step",
@@ -156,7 +131,7 @@ class Scenario:
         "published",
         low=_SHORTEST_STEP_S,
     )
-    save_kind: Literal["asynchronous", "blocking"] = _parameter(
+    save_kind: Literal["asynchronous", "blocking"] = described(
         "asynchronous",
         "word",
         "how a save is written",
@@ -165,28 +140,28 @@ class Scenario:
         value_type="text",
         choices=("asynchronous", "blocking"),
     )
-    blocking_s: float = _parameter(
+    blocking_s: float = described(
         210.0,
         "s",
         "time one blocking save stops training",
         f"{_POST}: the value that gives its Daly intervals exactly",
         "derived",
     )
-    staging_s: float = _parameter(
+    staging_s: float = described(
         0.0,
         "s",
         "time one asynchronous save stops training before its drain starts",
         f"{_POST} charges none",
         "assumed",
     )
-    drain_s: float = _parameter(
+    drain_s: float = described(
         210.0,
         "s",
         "length of one drain in undisturbed step time",
         f"{_POST}: 30 steps of 7 s",
         "derived",
     )
-    drain_tax: float = _parameter(
+    drain_tax: float = described(
         0.03,
         "1",
         "extra wall time per unit of progress while a drain is in flight",
@@ -194,7 +169,7 @@ class Scenario:
         "derived",
         high=_LARGEST_TAX,
     )
-    drain_mode: Literal["wait", "skip", "overlap", "compressed"] = _parameter(
+    drain_mode: Literal["wait", "skip", "overlap", "compressed"] = described(
         "wait",
         "word",
         "what a save does that falls due during a drain",
@@ -203,7 +178,7 @@ class Scenario:
         value_type="text",
         choices=("wait", "skip", "overlap", "compressed"),
     )
-    overlap_drains: int = _parameter(
+    overlap_drains: int = described(
         2,
         "1",
         "most drains in flight at once (drain_mode overlap)",
@@ -213,7 +188,7 @@ class Scenario:
         low=1,
         high=1e6,
     )
-    target: Literal["oldest", "median", "newest"] = _parameter(
+    target: Literal["oldest", "median", "newest"] = described(
         "oldest",
         "word",
         "version of the state that a restored checkpoint holds",
@@ -222,7 +197,7 @@ class Scenario:
         value_type="text",
         choices=("oldest", "median", "newest"),
     )
-    checkpoint_interval_steps: int = _parameter(
+    checkpoint_interval_steps: int = described(
         30,
         "steps",
         "a save starts every so many steps",
@@ -232,56 +207,56 @@ class Scenario:
         low=1,
         high=_MOST_STEPS,
     )
-    detect_s: float = _parameter(
+    detect_s: float = described(
         90.0,
         "s",
         "restart: from the failure to its detection",
         f"{_POST}: 90 s",
         "published",
     )
-    reschedule_s: float = _parameter(
+    reschedule_s: float = described(
         0.0,
         "s",
         "restart: until the job has its nodes",
         f"{_POST}: inside relaunch_s",
         "assumed",
     )
-    relaunch_s: float = _parameter(
+    relaunch_s: float = described(
         300.0,
         "s",
         "restart: relaunch of processes and collectives",
         f"{_POST}: 300 s, reload and warm-up included",
         "published",
     )
-    reload_s: float = _parameter(
+    reload_s: float = described(
         0.0,
         "s",
         "restart: reading the checkpoint",
         f"{_POST}: inside relaunch_s",
         "assumed",
     )
-    warmup_s: float = _parameter(
+    warmup_s: float = described(
         0.0,
         "s",
         "restart: until steps run at full speed",
         f"{_POST}: inside relaunch_s",
         "assumed",
     )
-    restart_unsplit_s: float = _parameter(
+    restart_unsplit_s: float = described(
         0.0,
         "s",
         "restart: time of which only the sum is known",
         f"{_POST} names its parts",
         "assumed",
     )
-    idle_s: float = _parameter(
+    idle_s: float = described(
         0.0,
         "s",
         "wait for a spare or a repair after each failure",
         f"{_POST} has none",
         "assumed",
     )
-    failure_clock: Literal["uptime", "wall"] = _parameter(
+    failure_clock: Literal["uptime", "wall"] = described(
         "uptime",
         "word",
         "when failures can strike",
@@ -290,7 +265,7 @@ class Scenario:
         value_type="text",
         choices=("uptime", "wall"),
     )
-    failure_shape: float = _parameter(
+    failure_shape: float = described(
         1.0,
         "1",
         "Weibull shape of up-times; 1 is exponential",
@@ -299,7 +274,7 @@ class Scenario:
         low=0.2,
         high=5.0,
     )
-    run_steps: int = _parameter(
+    run_steps: int = described(
         100000,
         "steps",
         "length of a run, for its finish time",
@@ -308,6 +283,16 @@ class Scenario:
         value_type="int",
         low=1,
         high=_MOST_STEPS,
+    )
+    world: World = described(
+        World(),
+        "1",
+        "what scatters and goes wrong beyond means, by section",
+        f"{_POST}: fixed restarts, sound saves",
+        "assumed",
+        value_type="mapping",
+        choices=tuple(entry.name for entry in fields(World)),
+        convert=World.of,
     )
 
     def __new__(cls, **given: object) -> "Scenario":
@@ -321,8 +306,20 @@ class Scenario:
         for parameter in PARAMETERS.values():
             value = parameter.check(getattr(self, parameter.name))
             object.__setattr__(self, parameter.name, value)
+        self._settle_samples()
         self._settle_mtbf()
         self._cross_check()
+
+    def _settle_samples(self) -> None:
+        """Let lists of samples set the means that were not given."""
+        gaps = self.world.failures.gaps
+        listed = gaps is not None and gaps.kind == "samples"
+        if gaps is not None and listed and not {"gpu_mtbf_h", "job_mtbf_h"} & self._explicit():
+            object.__setattr__(self, "job_mtbf_h", gaps.sample_mean)
+        for part in _RESTART_PARTS:
+            spread = getattr(self.world.restart, part)
+            if spread.kind == "samples" and f"{part}_s" not in self._explicit():
+                object.__setattr__(self, f"{part}_s", spread.sample_mean)
 
     def _settle_mtbf(self) -> None:
         """Make ``gpu_mtbf_h`` and ``job_mtbf_h`` say the same thing."""
@@ -362,6 +359,19 @@ class Scenario:
             raise PARAMETERS["failure_shape"].refusal(
                 self.failure_shape, "needs failure_clock = 'uptime' (the wall clock requires 1)"
             )
+        gaps = self.world.failures.gaps
+        if gaps is None:
+            return
+        if self.failure_clock == "wall" and gaps.kind != "exponential":
+            raise InputError(
+                f"world.failures.gaps = {shown(gaps.plain())} [1] needs failure_clock = 'uptime'"
+                " (the wall clock requires exponential gaps)."
+            )
+        if self.failure_shape != 1.0:
+            raise InputError(
+                f"world.failures.gaps = {shown(gaps.plain())} [1] contradicts failure_shape ="
+                f" {self.failure_shape:g} [1] (give one of the two)."
+            )
 
     def _explicit(self) -> frozenset[str]:
         given: frozenset[str] = self.__dict__["_given"]
@@ -399,7 +409,12 @@ class Scenario:
         """Time one save stops training [s], for the kind of save the job uses."""
         return self.blocking_s if self.save_kind == "blocking" else self.staging_s
 
-    def as_dict(self) -> dict[str, int | float | str | None]:
+    @property
+    def is_exponential(self) -> bool:
+        """Whether failures are exponential and nothing goes beyond means: closed forms hold."""
+        return self.failure_shape == 1.0 and self.world.is_plain
+
+    def as_dict(self) -> dict[str, Any]:
         """Every parameter by name, in the order of the field list.
 
         Returns
@@ -407,7 +422,7 @@ class Scenario:
         dict
             Plain Python values; :func:`scenario_from_mapping` reads it back unchanged.
         """
-        return {name: getattr(self, name) for name in PARAMETERS}
+        return {**{name: getattr(self, name) for name in PARAMETERS}, "world": self.world.plain()}
 
     def replace(self, **changes: object) -> "Scenario":
         """A copy with some values changed, validated like a new one.

@@ -4,15 +4,18 @@ import difflib
 import math
 import numbers
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.units import DIMENSIONLESS
 
 Kind = Literal["published", "derived", "assumed"]
 KINDS: tuple[Kind, ...] = ("published", "derived", "assumed")
+
+LONGEST_S = 1e12
+"""Longest time that a parameter may be [s]."""
 
 _SHOWN_CHARACTERS = 60
 _SHORT_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
@@ -27,13 +30,13 @@ class Parameter:
     ----------
     name : str
         Name in code, files and notebooks.
-    type : {"int", "float", "text"}
-        What a value is converted to.
+    type : {"int", "float", "text", "mapping"}
+        What a value is converted to; a mapping by `convert`.
     unit : str
         Unit as a person writes it; "1" for a pure number.
     meaning : str
         One line, for tables and messages.
-    default : int, float, str or None
+    default : int, float, str, object or None
         None where leaving it out means something of its own.
     default_source : str
         Where the default comes from.
@@ -45,19 +48,22 @@ class Parameter:
         True where the lower bound itself is refused.
     choices : tuple of str
         The words a text may be.
+    convert : callable, optional
+        For a mapping: takes a value and the parameter's name, gives a checked object or refuses.
     """
 
     name: str
-    type: Literal["int", "float", "text"]
+    type: Literal["int", "float", "text", "mapping"]
     unit: str
     meaning: str
-    default: int | float | str | None
+    default: Any
     default_source: str
     kind: Kind
     low: float = -math.inf
     high: float = math.inf
     low_open: bool = False
     choices: tuple[str, ...] = ()
+    convert: Callable[[object, str], object] | None = None
 
     @property
     def optional(self) -> bool:
@@ -69,6 +75,8 @@ class Parameter:
         """The allowed values in words, unit included."""
         if self.type == "text":
             return "one of " + ", ".join(self.choices)
+        if self.type == "mapping":
+            return "a mapping of " + ", ".join(self.choices)
         noun = "a whole number" if self.type == "int" else "a number"
         low = f"above {self.low:g}, up" if self.low_open else f"from {self.low:g}"
         unit = "" if self.unit == DIMENSIONLESS else f" {self.unit}"
@@ -93,7 +101,7 @@ class Parameter:
             f"{self.name} = {shown(value)} [{self.unit}] {problem}; allowed is {self.allowed}."
         )
 
-    def check(self, value: object) -> int | float | str | None:
+    def check(self, value: object) -> Any:
         """Accept a value, converted to a plain Python one, or refuse it.
 
         Parameters
@@ -103,7 +111,7 @@ class Parameter:
 
         Returns
         -------
-        int, float, str or None
+        int, float, str, object or None
 
         Raises
         ------
@@ -114,6 +122,8 @@ class Parameter:
             return None
         if self.type == "text":
             return self._check_text(value)
+        if self.convert is not None:
+            return self.convert(value, self.name)
         return self._check_number(value)
 
     def _check_text(self, value: object) -> str:
@@ -145,6 +155,61 @@ class Parameter:
         if number > self.high:
             raise self.refusal(value, "is too large")
         return int(number) if self.type == "int" else float(number)
+
+
+def described(
+    default: object,
+    unit: str,
+    meaning: str,
+    source: str,
+    kind: Kind,
+    *,
+    value_type: Literal["int", "float", "text", "mapping"] = "float",
+    low: float = 0.0,
+    high: float = LONGEST_S,
+    low_open: bool = False,
+    choices: tuple[str, ...] = (),
+    convert: Callable[[object, str], object] | None = None,
+) -> Any:
+    """A field of a data class that carries the description of its parameter.
+
+    Parameters
+    ----------
+    default : object
+        Default of the field and the parameter.
+    unit, meaning, source : str
+        As in :class:`Parameter` (`source` is its ``default_source``).
+    kind : {"published", "derived", "assumed"}
+        How well the default is known.
+    value_type : {"int", "float", "text", "mapping"}
+        What a value is converted to.
+    low, high : float
+        Bounds of a number.
+    low_open : bool
+        True where the lower bound itself is refused.
+    choices : tuple of str
+        The words a text may be, or the names a mapping may hold.
+    convert : callable, optional
+        Reads the value of a mapping.
+
+    Returns
+    -------
+    dataclasses.Field
+    """
+    metadata: Mapping[str, object] = {
+        "default": default,
+        "type": value_type,
+        "unit": unit,
+        "meaning": meaning,
+        "default_source": source,
+        "kind": kind,
+        "low": low,
+        "high": high,
+        "low_open": low_open,
+        "choices": choices,
+        "convert": convert,
+    }
+    return field(default=default, metadata=metadata)
 
 
 def shown(value: object) -> str:

@@ -21,8 +21,10 @@ import numpy.typing as npt
 
 from checkpoint_tax.errors import InputError
 from checkpoint_tax.scenario import Scenario, save_cycle
-from checkpoint_tax.simulate import kernels
+from checkpoint_tax.simulate import kernels, world_kernels
 from checkpoint_tax.simulate.results import Estimate, IntervalSweep, Runs, Simulation, interval
+from checkpoint_tax.simulate.world_kernels import Cycle, Rules
+from checkpoint_tax.simulate.worlds import cycle_numbers, gap_spread, mean_restart_parts, rules_of
 
 __all__ = ["goodput_difference", "lost_work_s", "simulate", "simulate_runs", "sweep_intervals"]
 
@@ -59,6 +61,10 @@ class _World:
     durable_after: float
     part_ends: FloatArray
     mean_gap: float
+    mean_parts: tuple[float, ...]
+    cycle: Cycle
+    rules: Rules | None
+    """What goes beyond the plain engine; None where nothing does."""
 
     @property
     def fragile(self) -> float:
@@ -66,9 +72,14 @@ class _World:
         return self.restart if self.wall_clock else 0.0
 
     @property
-    def mean_cycle(self) -> float:
-        """Expected wall time from one failure to the next, known exactly."""
-        return self.mean_gap + self.idle + (0.0 if self.wall_clock else self.restart)
+    def mean_cycle(self) -> float | None:
+        """Expected wall time from one failure to the next, where it is known exactly.
+
+        A save that hangs ends a segment before its gap does, and then it is not.
+        """
+        if self.rules is not None and self.rules.save_hang_rate > 0.0:
+            return None
+        return self.mean_gap + self.idle + (0.0 if self.wall_clock else sum(self.mean_parts))
 
     @property
     def durable(self) -> tuple[float, float]:
@@ -78,7 +89,8 @@ class _World:
 
 def _world(scenario: Scenario) -> _World:
     cycle = save_cycle(scenario)
-    shape = scenario.failure_shape
+    spread = gap_spread(scenario)
+    shape = spread.shape if spread.kind == "weibull" else 1.0
     mean = scenario.job_mtbf_s
     parts = np.cumsum(np.array(list(scenario.restart_parts.values()), dtype=np.float64))
     return _World(
@@ -97,6 +109,9 @@ def _world(scenario: Scenario) -> _World:
         durable_after=cycle.stop_s + cycle.latency_work_s * (1.0 + cycle.tax),
         part_ends=parts,
         mean_gap=mean,
+        mean_parts=tuple(mean_restart_parts(scenario).values()),
+        cycle=cycle_numbers(cycle),
+        rules=rules_of(scenario),
     )
 
 
@@ -132,7 +147,27 @@ def _share_out(rows: int, threads: int, least: int, run: Callable[[int, int], No
 
 
 def _batches(world: _World, seed: np.uint64, first: int, count: int, threads: int) -> FloatArray:
-    """Batch sums, one row each: gap, up-time, durable saves, progress, restart by part ends."""
+    """Batch sums, one row each: gap, up-time, durable saves, progress, then restart columns.
+
+    Those are times before each part's end for the plain engine, the parts themselves for worlds.
+    """
+    rules = world.rules
+    if rules is not None:
+        sums = np.empty((count, 4 + world_kernels.N_PARTS))
+
+        def run_world(start: int, stop: int) -> None:
+            world_kernels.world_long_run(
+                seed,
+                _LONG_RUN,
+                np.uint64(first + start),
+                BATCH_BLOCKS,
+                rules,
+                world.cycle,
+                sums[start:stop],
+            )
+
+        _share_out(count, threads, 32, run_world)
+        return sums
     ends = world.part_ends if world.wall_clock else world.part_ends[:0]
     out = np.empty((count, 4 + ends.size))
     periods, rest = world.durable
@@ -162,39 +197,89 @@ def _batches(world: _World, seed: np.uint64, first: int, count: int, threads: in
     return out
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """Batch sums by meaning (seconds): a row of `_batches` taken apart."""
+
+    gap: FloatArray
+    cycle: FloatArray
+    useful: FloatArray
+    save: FloatArray
+    rework: FloatArray
+    parts: tuple[FloatArray, ...]
+    idle: FloatArray
+
+
+def _columns(world: _World, sums: FloatArray) -> _Columns:
+    gap, up, progress = sums[:, 0], sums[:, 1], sums[:, 3]
+    useful = sums[:, 2] * world.work
+    parts: tuple[FloatArray, ...]
+    if not world.wall_clock:
+        parts = tuple(np.full(len(sums), BATCH_FAILURES * part) for part in world.mean_parts)
+    elif world.rules is None:
+        ends = np.column_stack([np.zeros(len(sums)), sums[:, 4:]])
+        parts = tuple(ends[:, i + 1] - ends[:, i] for i in range(world.part_ends.size))
+    else:
+        parts = tuple(sums[:, 4 + i] for i in range(world.part_ends.size))
+    idle = np.full(len(sums), BATCH_FAILURES * world.idle)
+    return _Columns(
+        gap=gap,
+        cycle=np.sum([up, *parts, idle], axis=0),
+        useful=useful,
+        save=up - progress,
+        rework=progress - useful,
+        parts=parts,
+        idle=idle,
+    )
+
+
 class _Shares:
     """Turns batch sums into shares of wall time with intervals.
 
-    With the control variate, the wall time per failure is its known expectation and each column is
-    regressed on the gap, whose mean is known; without it, a share is a ratio of sums whose
-    variance follows from the residuals (delta method). Batches are independent and identically
-    distributed in both cases.
+    With the control variate, each column is regressed on the gap, whose mean is known, and so is
+    the wall time per failure unless its expectation is known itself; a share is then the quotient
+    of the two. Without it, a share is a ratio of sums. The variance of a quotient follows from the
+    residuals (delta method). Batches are independent and identically distributed in every case.
     """
 
-    def __init__(self, world: _World, sums: FloatArray, control: bool) -> None:
-        self._n = sums.shape[0]
+    def __init__(self, world: _World, columns: _Columns, control: bool) -> None:
+        self._n = columns.gap.size
         self._control = control and self._n > 2
-        self._gap = sums[:, 0] / BATCH_FAILURES
+        self._gap = columns.gap / BATCH_FAILURES
         self._mean_gap = world.mean_gap
         self._mean_cycle = world.mean_cycle
-        self._cycle = self._gap + (world.mean_cycle - world.mean_gap)
+        if self._mean_cycle is None:
+            self._cycle = columns.cycle / BATCH_FAILURES
+        else:
+            self._cycle = self._gap + (self._mean_cycle - world.mean_gap)
+
+    def _adjusted(self, per_failure: FloatArray) -> FloatArray:
+        # A variate that does not vary (one batch repeated) would divide by 0.
+        centred = self._gap - math.fsum(self._gap) / self._n
+        spread = math.fsum(centred * centred)
+        slope = math.fsum(centred * per_failure) / spread if spread > 0.0 else 0.0
+        return np.asarray(per_failure - slope * (self._gap - self._mean_gap))
 
     def series(self, column: FloatArray) -> FloatArray:
         """One value a batch whose mean is the share: for paired comparisons."""
         per_failure = column / BATCH_FAILURES
+        cycle = self._cycle
         if self._control:
-            # A variate that does not vary (one batch repeated) would divide by 0.
-            centred = self._gap - math.fsum(self._gap) / self._n
-            spread = math.fsum(centred * centred)
-            slope = math.fsum(centred * per_failure) / spread if spread > 0.0 else 0.0
-            adjusted = per_failure - slope * (self._gap - self._mean_gap)
-            return np.asarray(adjusted / self._mean_cycle)
-        share = math.fsum(per_failure) / math.fsum(self._cycle)
-        mean_cycle = math.fsum(self._cycle) / self._n
-        return np.asarray(share + (per_failure - share * self._cycle) / mean_cycle)
+            per_failure = self._adjusted(per_failure)
+            if self._mean_cycle is not None:
+                return np.asarray(per_failure / self._mean_cycle)
+            cycle = self._adjusted(cycle)
+        share = math.fsum(per_failure) / math.fsum(cycle)
+        mean_cycle = math.fsum(cycle) / self._n
+        return np.asarray(share + (per_failure - share * cycle) / mean_cycle)
 
     def estimate(self, column: FloatArray) -> Estimate:
         return interval(self.series(column), self._n - (2 if self._control else 1))
+
+
+def _goodput_series(world: _World, sums: FloatArray) -> FloatArray:
+    columns = _columns(world, sums)
+    return _Shares(world, columns, True).series(columns.useful)
 
 
 def _check_half_width(half_width: float) -> float:
@@ -283,31 +368,24 @@ def simulate(
         more = _batches(world, key, first, count, workers)
         sums = np.concatenate([sums, more]) if sums.size else more
 
-    def shares() -> _Shares:
-        return _Shares(world, sums, control_variate)
+    def goodput() -> Estimate:
+        columns = _columns(world, sums)
+        return _Shares(world, columns, control_variate).estimate(columns.useful)
 
-    met = _until(half_width, cap, extend, lambda: shares().estimate(sums[:, 2] * world.work))
-    view = shares()
-    up, useful, progress = sums[:, 1], sums[:, 2] * world.work, sums[:, 3]
-    names = list(scenario.restart_parts)
-    if world.wall_clock:
-        ends = np.column_stack([np.zeros(len(sums)), sums[:, 4:]])
-        by_part = {name: ends[:, i + 1] - ends[:, i] for i, name in enumerate(names)}
-    else:
-        by_part = {
-            name: np.full(len(sums), BATCH_FAILURES * part)
-            for name, part in scenario.restart_parts.items()
-        }
+    met = _until(half_width, cap, extend, goodput)
+    columns = _columns(world, sums)
+    view = _Shares(world, columns, control_variate)
     losses = {
-        "save": view.estimate(up - progress),
-        "rework": view.estimate(progress - useful),
-        "restart": view.estimate(np.sum(list(by_part.values()), axis=0)),
+        "save": view.estimate(columns.save),
+        "rework": view.estimate(columns.rework),
+        "restart": view.estimate(np.sum(columns.parts, axis=0)),
         "straggler": Estimate(0.0, 0.0, 0.0),
-        "idle": view.estimate(np.full(len(sums), BATCH_FAILURES * world.idle)),
+        "idle": view.estimate(columns.idle),
     }
+    by_part = dict(zip(scenario.restart_parts, columns.parts, strict=True))
     return Simulation(
         scenario=scenario,
-        goodput=view.estimate(useful),
+        goodput=view.estimate(columns.useful),
         losses=losses,
         restart_parts={name: view.estimate(column) for name, column in by_part.items()},
         n_failures=len(sums) * BATCH_FAILURES,
@@ -363,10 +441,7 @@ def goodput_difference(
             sums[i] = np.concatenate([sums[i], more]) if sums[i].size else more
 
     def current() -> Estimate:
-        a, b = (
-            _Shares(world, s, True).series(s[:, 2] * world.work)
-            for world, s in zip(worlds, sums, strict=True)
-        )
+        a, b = (_goodput_series(world, s) for world, s in zip(worlds, sums, strict=True))
         return interval(a - b, a.size - 2)
 
     _until(half_width, cap, extend, current)
@@ -424,12 +499,7 @@ def sweep_intervals(
             sums[i] = np.concatenate([sums[i], more]) if sums[i].size else more
 
     def series() -> FloatArray:
-        return np.array(
-            [
-                _Shares(world, s, True).series(s[:, 2] * world.work)
-                for world, s in zip(worlds, sums, strict=True)
-            ]
-        )
+        return np.array([_goodput_series(world, s) for world, s in zip(worlds, sums, strict=True)])
 
     def widest() -> Estimate:
         rows = series()
@@ -472,7 +542,14 @@ def lost_work_s(
     rows = -(-n_failures // kernels.BLOCK)
     out = np.empty((rows, kernels.BLOCK))
 
+    rules = world.rules
+
     def run(start: int, stop: int) -> None:
+        if rules is not None:
+            world_kernels.world_lost_work(
+                key, _LOST, np.uint64(start), rules, world.cycle, out[start:stop]
+            )
+            return
         kernels.lost_work(
             key,
             _LOST,
@@ -568,9 +645,24 @@ def _join(a: Runs, b: Runs) -> Runs:
 def _play(scenario: Scenario, key: np.uint64, first: int, n_runs: int, threads: int) -> Runs:
     world = _world(scenario)
     needed = scenario.run_steps * scenario.step_s
-    out = np.empty((n_runs, 5 + world.part_ends.size))
+    n_parts = world.part_ends.size
+    out = np.empty((n_runs, 5 + n_parts))
+
+    rules = None if world.rules is None else world.rules._replace(draw_restart=1)
 
     def run(start: int, stop: int) -> None:
+        if rules is not None:
+            world_kernels.world_finish_runs(
+                key,
+                _FINISH,
+                np.uint64(first + start),
+                rules,
+                world.cycle,
+                needed,
+                FAILURE_LIMIT,
+                out[start:stop],
+            )
+            return
         kernels.finish_runs(
             key,
             _FINISH,
@@ -605,7 +697,8 @@ def _play(scenario: Scenario, key: np.uint64, first: int, n_runs: int, threads: 
         "goodput": np.full(n_runs, needed),
         "save": out[:, 1] - out[:, 2],
         "rework": out[:, 2] - needed,
-        "restart": out[:, 4 + world.part_ends.size],
+        # The plain engine adds up times before the end of each part, so that its last is all.
+        "restart": out[:, 4 + n_parts] if rules is None else np.sum(out[:, 5:], axis=1),
         "straggler": np.zeros(n_runs),
         "idle": out[:, 3],
     }

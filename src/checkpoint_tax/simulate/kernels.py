@@ -27,6 +27,10 @@ _MANTISSA = np.uint64(0x000FFFFFFFFFFFFF)
 _HALF_ULP = 2.0**-53
 _LN2 = 0.6931471805599453
 _SQRT2 = 1.4142135623730951
+_LOG2_E = 1.4426950408889634
+# The high part has 21 spare bits, so that its product with any power is exact.
+_LN2_HIGH = 0.6931471803691238
+_LN2_LOW = 1.9082149292705877e-10
 
 _R0, _R1, _R2, _R3 = (np.uint64(r) for r in _ROT[:4])
 _R4, _R5, _R6, _R7 = (np.uint64(r) for r in _ROT[4:])
@@ -125,6 +129,37 @@ def _minus_log(bits, as_float, out):
 
 
 @kernel
+def _exp(values, powers, power_bits):
+    """Exponential of `values` in place, for arguments from -700 to 700.
+
+    Two to the nearest whole power is built from bits in `powers` (`power_bits` views the same
+    memory); the rest, at most log(2)/2 in size, goes through the Taylor series to its 13th power,
+    whose first term left out is below 5e-18.
+    """
+    for i in range(values.shape[0]):
+        power = np.floor(values[i] * _LOG2_E + 0.5)
+        r = (values[i] - power * _LN2_HIGH) - power * _LN2_LOW
+        p = 1.0 / 6227020800.0
+        p = p * r + 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        values[i] = 1.0 + (r + r * r * p)
+        powers[i] = power
+    for i in range(values.shape[0]):
+        power_bits[i] = np.uint64(np.int64(powers[i]) + 1023) << _FIFTY_TWO
+    for i in range(values.shape[0]):
+        values[i] = values[i] * powers[i]
+
+
+@kernel
 def _gaps(bits, uniform, gaps, block, replica, key_low, key_high, scale, inverse_shape):
     """Fill `gaps` with BLOCK Weibull gaps: scale * E**inverse_shape, E standard exponential."""
     _fill_bits(bits, block, replica, key_low, key_high)
@@ -134,8 +169,15 @@ def _gaps(bits, uniform, gaps, block, replica, key_low, key_high, scale, inverse
         for i in range(gaps.shape[0]):
             gaps[i] = scale * gaps[i]
     else:
+        # The C library's power is scalar; this one is exp(log(E) / shape) in vector steps.
         for i in range(gaps.shape[0]):
-            gaps[i] = scale * gaps[i] ** inverse_shape
+            uniform[i] = gaps[i]
+        _minus_log(uniform.view(np.uint64), uniform, gaps)
+        for i in range(gaps.shape[0]):
+            gaps[i] = -inverse_shape * gaps[i]
+        _exp(gaps, uniform, uniform.view(np.uint64))
+        for i in range(gaps.shape[0]):
+            gaps[i] = scale * gaps[i]
 
 
 @kernel

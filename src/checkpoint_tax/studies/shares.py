@@ -26,7 +26,7 @@ def has_closed_form(job: Scenario) -> bool:
     bool
         True for exponential up-times, whatever the mode of saving.
     """
-    return job.failure_shape == 1.0
+    return job.is_exponential
 
 
 def exact_shares(
