@@ -167,6 +167,8 @@ def test_pager_lines_of_three_makers() -> None:
     assert (log.kind, log.n_events, log.n_untimed) == ("pager", 4, 2)
     assert [fates(log)[line] for line in (2, 3, 5)] == ["merged"] * 3
     assert fates(log)[8] == fates(log)[11] == "broken"
+    assert "was acknowledged" in why(log, 2)
+    assert why(log, 5) == "the end of the incident of line 4"
     assert log.classes["planned"] == 1
     assert log.restart.p50_s == HOUR_S
 
