@@ -28,6 +28,7 @@ CHAPTERS = (
     "interval-mathematics",
     "daly-against-simulation",
     "cost-saturates",
+    "torn-checkpoints",
     "ledger",
     "later",
 )

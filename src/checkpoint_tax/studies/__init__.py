@@ -12,4 +12,5 @@ STUDIES: Mapping[str, str] = {
     "interval-mathematics": "interval_mathematics",
     "daly-against-simulation": "daly_against_simulation",
     "cost-saturates": "cost_saturates",
+    "torn-checkpoints": "torn_checkpoints",
 }
