@@ -175,6 +175,9 @@ def test_every_tensor_is_read_as_torch_reads_it(tmp_path: Path) -> None:
             expected = tensors[name].detach().contiguous()
             assert leaf.shape == tuple(expected.shape)
             assert leaf.dtype == str(expected.dtype).removeprefix("torch.")
+            found = np.concatenate([np.empty(0), *(b for p in leaf.pieces for b in p.blocks())])
+            # Block by block in the order on disk, which strides may have turned.
+            assert np.array_equal(np.sort(found), np.sort(expected.double().numpy().ravel())), name
             raw = np.ascontiguousarray(leaf.gathered()).tobytes()
             assert raw == expected.reshape(-1).view(torch.uint8).numpy().tobytes(), name
 

@@ -1,6 +1,5 @@
 """Windows recorded in real training: repaired bit for bit, and what becomes of the torn one."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -162,6 +161,8 @@ def test_every_number_of_a_step_is_shipped_with_it(
             assert update.betas == training.betas
             assert update.eps == 1e-8
             assert 0 < update.clip_coefficient <= 1
+    assert [training.lr_factor(i) for i in (0, 9, 19, 20)] == [0.05, 0.5, 1.0, 1.0]
+    assert training.lr_factor(10**6) == pytest.approx(0.1)
     coefficients = {
         update.clip_coefficient for s in recorder.window().updates.values() for update in s.values()
     }
@@ -338,7 +339,7 @@ def test_closing_lets_the_optimizer_go() -> None:
 
 
 def test_recording_changes_nothing() -> None:
-    ends = []
+    ends, draws = [], []
     for watched in (False, True):
         model, optimizer, backward = _small("foreach")
         recorder = Recorder(model, optimizer, _shards(model, [0, 2])) if watched else None
@@ -347,7 +348,9 @@ def test_recording_changes_nothing() -> None:
             optimizer.step()
             if recorder:
                 recorder.iteration()
+        draws.append(torch.rand(3).tolist())
         ends.append(Recorder(model, optimizer, _shards(model, [4, 4]), 4).snapshot())
+    assert draws[0] == draws[1]
     assert len(ends[0]) == len(ends[1])
     for one, other in zip(ends[0].values(), ends[1].values(), strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
@@ -411,9 +414,3 @@ def test_distance_is_relative_and_zero_only_for_equal_states() -> None:
     assert not same_states(scaled, state)
     later = {part: s._replace(t=s.t + 1) for part, s in state.items()}
     assert not same_states(later, state)
-
-
-def test_no_warning_comes_from_the_recorder() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        record_window(Training(implementation="fused"), [2, 3], targets=("newest",), follow_steps=2)
