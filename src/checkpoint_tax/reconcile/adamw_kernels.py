@@ -18,6 +18,9 @@ step asks for the same stretch of its gradient in the next block, so memory is p
 
 from __future__ import annotations
 
+import platform
+from typing import Any
+
 import numba
 import numpy as np
 from llvmlite import ir
@@ -39,6 +42,8 @@ _VML_MODE = 0x140102
 """High accuracy, denormals kept, errors ignored: what the library asks of its square root."""
 
 _LINE = 16
+_LANES = 16
+_X86 = platform.machine().lower() in {"x86_64", "amd64"}
 _ZERO = np.float32(0)
 _HALF = np.float32(0.5)
 _INFINITY = np.float32(np.inf)
@@ -103,22 +108,171 @@ def call_root(typingctx, function, n, source, target, mode):
     return types.void(types.uintp, types.uintp, types.uintp, types.uintp, types.uintp), generate
 
 
+def _estimate(builder: Any, values: Any) -> Any:
+    """The x86 instruction's estimate of 1/sqrt(x), four lanes at a time.
+
+    Elsewhere no caller gets here, and code that is never run needs no instruction.
+    """
+    lanes = values.type.count
+    if not _X86:
+        return values
+    four, word = ir.VectorType(ir.FloatType(), 4), ir.IntType(32)
+    estimate = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(four, [four]), "llvm.x86.sse.rsqrt.ps"
+    )
+
+    def pick(source: Any, other: Any, numbers: list[int]) -> Any:
+        mask = ir.Constant(ir.VectorType(word, len(numbers)), numbers)
+        return builder.shuffle_vector(source, other, mask)
+
+    parts = [
+        builder.call(estimate, [pick(values, values, list(range(i, i + 4)))])
+        for i in range(0, lanes, 4)
+    ]
+    while len(parts) > 1:
+        size = 2 * parts[0].type.count
+        parts = [
+            pick(a, b, list(range(size))) for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
+
+
+def _reciprocal_root(builder: Any, x: Any, function: Any, room: Any) -> Any:
+    """The vector library's root: its estimate refined without fused multiply-add.
+
+    Lanes outside its main path are rare; the library itself then takes all lanes.
+    """
+    lanes = ir.VectorType(ir.IntType(32), x.type.count)
+    half = ir.Constant(x.type, [0.5] * x.type.count)
+    r = _estimate(builder, x)
+    s, h = builder.fmul(x, r), builder.fmul(half, r)
+    e = builder.fsub(half, builder.fmul(s, h))
+    s = builder.fadd(s, builder.fmul(s, e))
+    h = builder.fadd(h, builder.fmul(h, e))
+    root = builder.fadd(s, builder.fmul(h, builder.fsub(x, builder.fmul(s, s))))
+
+    bits = builder.bitcast(x, lanes)
+    zero = ir.Constant(lanes, [0] * x.type.count)
+    empty = builder.icmp_unsigned("==", bits, zero)
+    root = builder.select(empty, ir.Constant(x.type, [0.0] * x.type.count), root)
+    above = builder.sub(bits, ir.Constant(lanes, [int(_SMALLEST)] * x.type.count))
+    strange = builder.icmp_unsigned(">", above, ir.Constant(lanes, [int(_SPAN)] * x.type.count))
+    strange = builder.and_(strange, builder.not_(empty))
+    any_strange = builder.icmp_unsigned(
+        "!=",
+        builder.bitcast(strange, ir.IntType(x.type.count)),
+        ir.Constant(ir.IntType(x.type.count), 0),
+    )
+    ordinary = builder.block
+    with builder.if_then(any_strange, likely=False):
+        word = function.type
+        here = builder.ptrtoint(room, word)
+        builder.store(x, room, align=4)
+        pointer = ir.FunctionType(ir.VoidType(), [word] * 4).as_pointer()
+        arguments = [word(x.type.count), here, here, word(_VML_MODE)]
+        builder.call(builder.inttoptr(function, pointer), arguments)
+        called = builder.load(room, align=4)
+        asked = builder.block
+    merged = builder.phi(x.type)
+    merged.add_incoming(root, ordinary)
+    merged.add_incoming(called, asked)
+    return merged
+
+
+def _vector_step(builder: Any, args: Any, *, reciprocal: bool) -> None:
+    """One step of whole vectors, asking for one cache line of what comes next for each."""
+    p, m, v, g, ahead, count, row, function = args
+    word, byte = count.type, ir.IntType(8).as_pointer()
+    vector = ir.VectorType(ir.FloatType(), _LANES)
+    place = ir.IntType(32)
+    module = builder.module
+
+    def declared(name: str, result: Any, arguments: list[Any]) -> Any:
+        kind = ir.FunctionType(result, arguments)
+        return cgutils.get_or_insert_function(module, kind, name)
+
+    fma = declared(f"llvm.fma.v{_LANES}f32", vector, [vector] * 3)
+    root = declared(f"llvm.sqrt.v{_LANES}f32", vector, [vector])
+    fetch_ahead = declared("llvm.prefetch.p0", ir.VoidType(), [byte, place, place, place])
+
+    def everywhere(number: Any) -> Any:
+        undefined = ir.Constant(vector, ir.Undefined)
+        lane = builder.insert_element(undefined, number, place(0))
+        zeros = ir.Constant(ir.VectorType(place, _LANES), [0] * _LANES)
+        return builder.shuffle_vector(lane, undefined, zeros)
+
+    numbers = builder.inttoptr(row, ir.FloatType().as_pointer())
+    decay, coefficient, b2, c2, rb, ri, ns, eps, scale, high = (
+        everywhere(builder.load(builder.gep(numbers, [word(i)]))) for i in range(ROW)
+    )
+    is_high = builder.fcmp_ordered("!=", high, ir.Constant(vector, [0.0] * _LANES))
+    infinity = ir.Constant(vector, [float("inf")] * _LANES)
+    room = cgutils.alloca_once(builder, vector)
+    step = word(_LANES)
+    with cgutils.for_range_slice(builder, word(0), count, step) as (i, _):
+        offset = builder.mul(i, word(4))
+
+        def at(base: Any, offset: Any = offset) -> Any:
+            return builder.inttoptr(builder.add(base, offset), vector.as_pointer())
+
+        line = builder.inttoptr(builder.add(ahead, offset), byte)
+        builder.call(fetch_ahead, [line, place(0), place(2), place(1)])
+        gradient = builder.fmul(builder.load(at(g), align=4), scale)
+        first, second = builder.load(at(m), align=4), builder.load(at(v), align=4)
+        base = builder.select(is_high, gradient, first)
+        first = builder.call(fma, [coefficient, builder.fsub(gradient, first), base])
+        kept = builder.fmul(second, b2)
+        second = builder.call(fma, [builder.fmul(c2, gradient), gradient, kept])
+        if reciprocal:
+            s = _reciprocal_root(builder, second, function, room)
+        else:
+            s = builder.call(root, [second])
+        # A quotient by a number that is always the same, corrected to the last bit.
+        d = builder.fmul(s, ri)
+        rest = builder.call(fma, [builder.fneg(d), rb, s])
+        d = builder.call(fma, [rest, ri, d])
+        d = builder.select(builder.fcmp_ordered("==", s, infinity), s, d)
+        quotient = builder.fdiv(builder.fmul(ns, first), builder.fadd(d, eps))
+        weights = builder.fmul(builder.load(at(p), align=4), decay)
+        builder.store(builder.fadd(weights, quotient), at(p), align=4)
+        builder.store(first, at(m), align=4)
+        builder.store(second, at(v), align=4)
+
+
+_EIGHT_WORDS = types.void(*[types.uintp] * 8)
+
+
+@intrinsic
+def _steps_with_ieee_root(typingctx, p, m, v, g, ahead, count, row, function):
+    def generate(context, builder, signature, args):
+        _vector_step(builder, args, reciprocal=False)
+        return context.get_dummy_value()
+
+    return _EIGHT_WORDS, generate
+
+
+@intrinsic
+def _steps_with_library_root(typingctx, p, m, v, g, ahead, count, row, function):
+    def generate(context, builder, signature, args):
+        _vector_step(builder, args, reciprocal=True)
+        return context.get_dummy_value()
+
+    return _EIGHT_WORDS, generate
+
+
 @intrinsic
 def estimate_reciprocal_roots(typingctx, n, source, target):
     """The x86 instruction's estimate of 1/sqrt(x), four at a time; n a multiple of 4."""
 
     def generate(context, builder, signature, args):
         four = ir.VectorType(ir.FloatType(), 4)
-        estimate = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(four, [four]), "llvm.x86.sse.rsqrt.ps"
-        )
         count, source, target = args
         step = ir.Constant(count.type, 4)
         with cgutils.for_range_slice(builder, ir.Constant(count.type, 0), count, step) as (i, _):
             offset = builder.mul(i, ir.Constant(count.type, 4))
             there = builder.inttoptr(builder.add(source, offset), four.as_pointer())
             here = builder.inttoptr(builder.add(target, offset), four.as_pointer())
-            builder.store(builder.call(estimate, [builder.load(there, align=4)]), here, align=4)
+            builder.store(_estimate(builder, builder.load(there, align=4)), here, align=4)
         return context.get_dummy_value()
 
     return types.void(types.uintp, types.uintp, types.uintp), generate
@@ -248,29 +402,8 @@ def _take_weights(p, q, row):
 
 
 @kernel
-def _whole_step(p, m, v, g, row):
-    """The commonest variant in one loop: fused multiply-add, IEEE root, w1 below one half."""
-    decay, coefficient, b2, c2, rb = row[0], row[1], row[2], row[3], row[4]
-    ri, ns, eps, scale = row[5], row[6], row[7], row[8]
-    for i in range(p.shape[0]):
-        gi = g[i] * scale
-        mi = multiply_add(coefficient, gi - m[i], m[i])
-        vi = multiply_add(c2 * gi, gi, v[i] * b2)
-        s = np.sqrt(vi)
-        d = s * ri
-        d = multiply_add(multiply_add(-d, rb, s), ri, d)
-        d = s if s == _INFINITY else d
-        p[i] = p[i] * decay + (ns * mi) / (d + eps)
-        m[i] = mi
-        v[i] = vi
-
-
-@kernel
 def take_step(p, m, v, g, row, scratch, fused, root, function, tail):
-    """One step of one block in place."""
-    if fused and not tail and root == IEEE and row[9] == _ZERO and row[5] != _ZERO:
-        _whole_step(p, m, v, g, row)
-        return
+    """One step of one block in place, whatever the variant."""
     q = scratch[: p.shape[0]]
     take_moments(m, v, g, row, fused, tail)
     take_roots(q, v, root, function)
@@ -284,21 +417,65 @@ def replay_range(p, m, v, addresses, rows, fused, root, function, start, stop, t
     scratch = np.empty(BLOCK, np.float32)
     steps = rows.shape[0]
     body = min(stop, tail_start)
+    at_p, at_m, at_v = np.uintp(p.ctypes.data), np.uintp(m.ctypes.data), np.uintp(v.ctypes.data)
     for first in range(start, body, BLOCK):
         end = min(first + BLOCK, body)
         after = min(end + BLOCK, stop)
-        block_p, block_m, block_v = p[first:end], m[first:end], v[first:end]
+        # What fits whole vectors is done by them, in the two variants that can be.
+        vectors = end - (end - first) % _LANES if fused and root != LIBRARY else first
+        shift, count = np.uintp(4 * first), np.uintp(vectors - first)
         for k in range(steps):
-            fetch(addresses[k], end, after)
             # The state's own lines of the next block, spread over the steps.
             if k == 0:
-                fetch(p.ctypes.data, end, after)
+                fetch(at_p, end, after)
             if k == steps // 3:
-                fetch(m.ctypes.data, end, after)
+                fetch(at_m, end, after)
             if k == 2 * steps // 3:
-                fetch(v.ctypes.data, end, after)
-            g = gradients_at(addresses[k], first, end)
-            take_step(block_p, block_m, block_v, g, rows[k], scratch, fused, root, function, False)
+                fetch(at_v, end, after)
+            row = rows[k]
+            rest = vectors if row[5] != _ZERO else first
+            if rest > first:
+                here = np.uintp(addresses[k]) + shift
+                ahead = here + np.uintp(4 * BLOCK)
+                numbers = np.uintp(row.ctypes.data)
+                if root == IEEE:
+                    _steps_with_ieee_root(
+                        at_p + shift,
+                        at_m + shift,
+                        at_v + shift,
+                        here,
+                        ahead,
+                        count,
+                        numbers,
+                        np.uintp(function),
+                    )
+                else:
+                    _steps_with_library_root(
+                        at_p + shift,
+                        at_m + shift,
+                        at_v + shift,
+                        here,
+                        ahead,
+                        count,
+                        numbers,
+                        np.uintp(function),
+                    )
+            else:
+                fetch(addresses[k], end, after)
+            if rest < end:
+                g = gradients_at(addresses[k], rest, end)
+                take_step(
+                    p[rest:end],
+                    m[rest:end],
+                    v[rest:end],
+                    g,
+                    row,
+                    scratch,
+                    fused,
+                    root,
+                    function,
+                    False,
+                )
     first = max(start, tail_start)
     while first < stop:
         end = min(first + BLOCK, stop)

@@ -369,7 +369,7 @@ def encode_chunk(before_p, before_m, before_v, p, m, v, g, row, out, room):
                 if flag == 2:
                     places[n_places] = np.uint16(first + i | plane << 14)
                     n_places += 1
-    n_bytes = np.int64(address - start) + np.int64(filled > _U0)
+    n_bytes = int(np.int64(address - start)) + int(filled > _U0)
     words = out.view(np.uint32)
     words[0], words[1], words[2] = n_values, n_places, n_bytes
     begin = 4 * HEADER_WORDS
