@@ -186,10 +186,9 @@ def test_shards_fall_anywhere_and_cover_every_element(
             assert after[1] == 0
 
 
-@pytest.mark.parametrize("implementation", ["foreach", "fused"])
-def test_with_corrections_every_target_is_exact(implementation: str) -> None:
+def test_with_corrections_every_target_is_exact() -> None:
     window = record_window(
-        Training(implementation=implementation, skipped=SKIPPED),
+        Training(implementation="fused", skipped=SKIPPED),
         VERSIONS,
         shares=SHARES,
         targets=("newest", "median", "oldest"),
