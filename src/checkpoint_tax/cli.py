@@ -264,6 +264,38 @@ def interval(
         print("The best interval is the drain itself: bandwidth, not failures, sets it.")
 
 
+@app.command("plan")
+def plan_job(
+    file_or_preset: Job,
+    log: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="A log of failures: its MTBF is used.")
+    ] = None,
+    tz: Annotated[str | None, typer.Option(help="Zone of times in the log that name none.")] = None,
+    log_gpus: Annotated[
+        int | None, typer.Option(help="GPUs of the jobs in the log; else those of the scenario.")
+    ] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    parameter: Changes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a job's saves: the interval, what it gives, how sure that is, what would help."""
+    content, job = _job(file_or_preset, parameter)
+    from checkpoint_tax.plan import plan
+    from checkpoint_tax.plan.description import describe
+
+    given = {*content.values, *_changes(parameter, {})}
+    found = plan(
+        job, log=log, tz=tz, log_gpus=log_gpus,
+        mtbf_is_given=bool(given & {"gpu_mtbf_h", "job_mtbf_h"}), seed=seed, threads=threads,
+    )  # fmt: skip
+    if as_json:
+        _print_json(found.as_dict())
+        return
+    for line in describe(found):
+        print(line)
+
+
 @app.command("inspect")
 def inspect_state(
     path: Annotated[

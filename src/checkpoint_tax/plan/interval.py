@@ -14,7 +14,7 @@ from checkpoint_tax.scenario import Scenario, save_cycle
 from checkpoint_tax.simulate import Estimate, sweep_intervals
 from checkpoint_tax.theory import nonblocking
 
-__all__ = ["BestInterval", "best_interval", "exact_goodput"]
+__all__ = ["BestInterval", "best_interval", "exact_goodput", "exact_losses", "save_cost_s"]
 
 _SKIP_LIMIT_STEPS = 20_000
 """Longest drain [steps] below which every interval of mode `skip` is looked at: its goodput jumps
@@ -81,6 +81,30 @@ def exact_goodput(scenario: Scenario, interval_steps: float | None = None) -> fl
     return float(_exact(scenario, interval_steps))
 
 
+def exact_losses(scenario: Scenario, interval_steps: float | None = None) -> dict[str, float]:
+    """Exact long-run shares of wall time of a scenario with exponential failures.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The job.
+    interval_steps : float, optional
+        Checkpoint interval [steps]; the scenario's own if left out.
+
+    Returns
+    -------
+    dict of str to float
+        ``goodput``, ``save``, ``rework``, ``restart``, ``straggler`` and ``idle`` [1]; sum 1.
+
+    Raises
+    ------
+    InputError
+        If up-times are not exponential: no closed form is known then.
+    """
+    _require_exponential(scenario)
+    return _exact_losses(scenario, interval_steps)
+
+
 def _require_exponential(scenario: Scenario) -> None:
     if scenario.failure_shape != 1.0:
         raise InputError(
@@ -95,21 +119,24 @@ def _require_exponential(scenario: Scenario) -> None:
 
 
 def _exact(scenario: Scenario, interval_steps: float | None) -> float:
+    return _exact_losses(scenario, interval_steps)["goodput"]
+
+
+def _exact_losses(scenario: Scenario, interval_steps: float | None) -> dict[str, float]:
     cycle = save_cycle(scenario, interval_steps)
-    return float(
-        nonblocking.cycle_goodput(
-            cycle.work_s,
-            cycle.stop_s,
-            cycle.latency_work_s,
-            cycle.taxed_work_s,
-            cycle.tax,
-            cycle.advance_s,
-            scenario.job_mtbf_s,
-            scenario.restart_s,
-            failure_clock=scenario.failure_clock,
-            downtime_s=scenario.idle_s,
-        )
+    shares = nonblocking.cycle_losses(
+        cycle.work_s,
+        cycle.stop_s,
+        cycle.latency_work_s,
+        cycle.taxed_work_s,
+        cycle.tax,
+        cycle.advance_s,
+        scenario.job_mtbf_s,
+        scenario.restart_s,
+        failure_clock=scenario.failure_clock,
+        downtime_s=scenario.idle_s,
     )
+    return {name: float(share) for name, share in shares.items()}
 
 
 def best_interval(
@@ -161,8 +188,20 @@ def best_interval(
     return _by_simulation(scenario, practical_points, half_width, seed, threads)
 
 
-def _cost_s(scenario: Scenario) -> float:
-    """What one save costs in wall time, drains that keep up included [s]."""
+def save_cost_s(scenario: Scenario) -> float:
+    """Wall time that one save costs, where its drain keeps up.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The job.
+
+    Returns
+    -------
+    float
+        The stop, and for an asynchronous save also the tax of its drain [s]: the C of the
+        classic formulas.
+    """
     if scenario.save_kind == "blocking":
         return scenario.blocking_s
     return scenario.staging_s + scenario.drain_tax * scenario.drain_s
@@ -170,7 +209,7 @@ def _cost_s(scenario: Scenario) -> float:
 
 def _search_limit(scenario: Scenario) -> int:
     """An interval beyond which goodput only falls [steps]: far past every optimum there is."""
-    first_order_s = math.sqrt(2.0 * _cost_s(scenario) * scenario.job_mtbf_s)
+    first_order_s = math.sqrt(2.0 * save_cost_s(scenario) * scenario.job_mtbf_s)
     drain_s = 0.0 if scenario.save_kind == "blocking" else scenario.drain_s
     # Clustered failures (shape < 1) leave long quiet gaps and lengthen the best interval.
     stretch = 4.0 * max(1.0, 1.0 / scenario.failure_shape)
