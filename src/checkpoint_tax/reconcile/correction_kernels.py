@@ -51,7 +51,7 @@ WORST_BYTES = 4 * HEADER_WORDS + CHUNK * (3 * 4 + 3 * 2 + 8) + 16
 _R_P, _R_M, _R_V = 1, 3, 1
 """Floats to either side of the guess that a window holds, for p, m and v."""
 
-_FLAGS, _WIDTHS = 2 * BLOCK, 3 * BLOCK
+_LOSSES, _WIDTHS = 2 * BLOCK, 3 * BLOCK
 _U0, _U3, _U7 = (np.uint64(i) for i in (0, 3, 7))
 _LONGEST = np.uint64(56)
 """Bits that can be appended to a started byte without filling its word."""
@@ -216,7 +216,7 @@ def _first_moment_row(row):
 
 @kernel
 def _coded(before, guess, fits, lost, radius):
-    """Code of the truth, its length, and 1 for a whole value, 2 for an exception."""
+    """Code of the truth; its length, plus 256 for a whole value or 512 for an exception."""
     distance = np.int32(before - guess)
     place = np.int32(distance + radius)
     bit = np.int32(place & 7)
@@ -232,7 +232,7 @@ def _coded(before, guess, fits, lost, radius):
     code = np.int32(far if direct else rank)
     code = np.int32(code if right & (not whole) else 0)
     flag = np.int32(1 if whole else (0 if right else 2))
-    return code, width, flag
+    return code, np.int32(width | np.int32(flag << np.int32(8)))
 
 
 @kernel
@@ -241,10 +241,9 @@ def _encode_p(coded, before, after, q, row):
     inverse = _ONE / decay
     for i in range(after.shape[0]):
         guess, fits, lost = _look_at_p(after[i], q[i], decay, inverse)
-        code, width, flag = _coded(before[i], guess, fits, lost, np.int32(_R_P))
+        code, width = _coded(before[i], guess, fits, lost, np.int32(_R_P))
         coded[i] = code
         coded[BLOCK + i] = width
-        coded[_FLAGS + i] = flag
 
 
 @kernel
@@ -254,17 +253,15 @@ def _encode_m(coded, before, after, g, row):
     if high:
         for i in range(after.shape[0]):
             guess, fits, lost = _look_at_m_high(after[i], g[i] * scale, w1, kept, inverse)
-            code, width, flag = _coded(before[i], guess, fits, lost, np.int32(_R_M))
+            code, width = _coded(before[i], guess, fits, lost, np.int32(_R_M))
             coded[i] = code
             coded[BLOCK + i] = width
-            coded[_FLAGS + i] = flag
         return
     for i in range(after.shape[0]):
         guess, fits, lost = _look_at_m(after[i], g[i] * scale, w1, kept, inverse)
-        code, width, flag = _coded(before[i], guess, fits, lost, np.int32(_R_M))
+        code, width = _coded(before[i], guess, fits, lost, np.int32(_R_M))
         coded[i] = code
         coded[BLOCK + i] = width
-        coded[_FLAGS + i] = flag
 
 
 @kernel
@@ -273,10 +270,9 @@ def _encode_v(coded, before, after, g, row):
     inverse = _ONE / b2
     for i in range(after.shape[0]):
         guess, fits, lost = _look_at_v(after[i], g[i] * scale, c2, b2, inverse)
-        code, width, flag = _coded(before[i], guess, fits, lost, np.int32(_R_V))
+        code, width = _coded(before[i], guess, fits, lost, np.int32(_R_V))
         coded[i] = code
         coded[BLOCK + i] = width
-        coded[_FLAGS + i] = flag
 
 
 @kernel
@@ -284,16 +280,17 @@ def _join(codes, widths, p, m, v):
     """One code per element out of three; returns whether any is flagged."""
     any_flag = np.int32(0)
     for i in range(codes.shape[0]):
-        first, second = p[BLOCK + i], np.int32(p[BLOCK + i] + m[BLOCK + i])
+        noted = np.int32(p[BLOCK + i] | np.int32(m[BLOCK + i] | v[BLOCK + i]))
+        any_flag = np.int32(any_flag | noted)
+        first = np.int32(p[BLOCK + i] & 255)
+        second = np.int32(first + np.int32(m[BLOCK + i] & 255))
         codes[i] = (
             np.uint64(p[i])
             | np.uint64(m[i]) << np.uint64(first)
             | np.uint64(v[i]) << np.uint64(second)
         )
-        widths[i] = np.uint64(second + v[BLOCK + i])
-        flags = np.int32(p[_FLAGS + i] | np.int32(m[_FLAGS + i] | v[_FLAGS + i]))
-        any_flag = np.int32(any_flag | flags)
-    return any_flag
+        widths[i] = np.uint64(np.int32(second + np.int32(v[BLOCK + i] & 255)))
+    return np.int32(any_flag >> 8)
 
 
 @kernel
@@ -343,12 +340,20 @@ def encode_chunk(before_p, before_m, before_v, p, m, v, g, row, out, room):
     for first in range(0, size, BLOCK):
         end = min(first + BLOCK, size)
         n = end - first
+        after = min(end + BLOCK, size)
         moment, gradient, roots = m[first:end], g[first:end], q[:n]
+        fetch(v.ctypes.data, end, after)
         take_roots(roots, v[first:end], IEEE, np.uintp(0))
         take_quotients(roots, moment, row)
+        fetch(m.ctypes.data, end, after)
         _encode_p(coded[0], before_p[first:end], p[first:end], roots, row)
+        fetch(before_p.ctypes.data, end, after)
+        fetch(p.ctypes.data, end, after)
         _encode_m(coded[1], before_m[first:end], moment, gradient, row)
+        fetch(before_m.ctypes.data, end, after)
+        fetch(g.ctypes.data, end, after)
         _encode_v(coded[2], before_v[first:end], v[first:end], gradient, row)
+        fetch(before_v.ctypes.data, end, after)
         any_flag = _join(codes[:n], widths[:n], coded[0], coded[1], coded[2])
         many = _pair(codes[:n], widths[:n])
         address, pending, filled = _pack(codes[:many], widths[:many], address, pending, filled)
@@ -356,7 +361,7 @@ def encode_chunk(before_p, before_m, before_v, p, m, v, g, row, out, room):
             continue
         for i in range(n):
             for plane in range(3):
-                flag = coded[plane, _FLAGS + i]
+                flag = coded[plane, BLOCK + i] >> 8
                 if flag == 0:
                     continue
                 truth = before_p[first + i]
@@ -388,7 +393,7 @@ def encode_chunk(before_p, before_m, before_v, p, m, v, g, row, out, room):
 def encode_range(before_p, before_m, before_v, p, m, v, g, row, chunks, out, lengths):
     """Record several chunks, one after the other; ``chunks`` holds their edges in the shard."""
     room = (
-        np.empty((3, 3 * BLOCK), np.int32),
+        np.empty((3, 2 * BLOCK), np.int32),
         np.empty(BLOCK, np.float32),
         np.empty(BLOCK, np.uint64),
         np.empty(BLOCK, np.uint64),
@@ -423,7 +428,7 @@ def _look_p(found, after, q, row):
         guess, fits, lost = _look_at_p(after[i], q[i], decay, inverse)
         found[i] = guess
         found[BLOCK + i] = fits
-        found[_FLAGS + i] = lost
+        found[_LOSSES + i] = lost
         found[_WIDTHS + i] = _code_width(fits, lost, _R_P)
 
 
@@ -436,14 +441,14 @@ def _look_m(found, after, g, row):
             guess, fits, lost = _look_at_m_high(after[i], g[i] * scale, w1, kept, inverse)
             found[i] = guess
             found[BLOCK + i] = fits
-            found[_FLAGS + i] = lost
+            found[_LOSSES + i] = lost
             found[_WIDTHS + i] = _code_width(fits, lost, _R_M)
         return
     for i in range(after.shape[0]):
         guess, fits, lost = _look_at_m(after[i], g[i] * scale, w1, kept, inverse)
         found[i] = guess
         found[BLOCK + i] = fits
-        found[_FLAGS + i] = lost
+        found[_LOSSES + i] = lost
         found[_WIDTHS + i] = _code_width(fits, lost, _R_M)
 
 
@@ -455,7 +460,7 @@ def _look_v(found, after, g, row):
         guess, fits, lost = _look_at_v(after[i], g[i] * scale, c2, b2, inverse)
         found[i] = guess
         found[BLOCK + i] = fits
-        found[_FLAGS + i] = lost
+        found[_LOSSES + i] = lost
         found[_WIDTHS + i] = _code_width(fits, lost, _R_V)
 
 
@@ -464,7 +469,7 @@ def _add_widths(widths, p, m, v):
     """Length of each element's code; returns the most bits lost by any value."""
     lost = np.int32(0)
     for i in range(widths.shape[0]):
-        most = max(p[_FLAGS + i], max(m[_FLAGS + i], v[_FLAGS + i]))
+        most = max(p[_LOSSES + i], max(m[_LOSSES + i], v[_LOSSES + i]))
         lost = np.int32(max(lost, most))
         widths[i] = np.uint64(np.int32(p[_WIDTHS + i] + np.int32(m[_WIDTHS + i] + v[_WIDTHS + i])))
     return np.int32(lost > WIDEST - 2)
@@ -517,28 +522,43 @@ def _truth(guess, fits, lost, width, part, radius):
 @kernel
 def _decode_p(values, found, parts):
     for i in range(values.shape[0]):
-        guess, fits, lost, width = found[i], found[BLOCK + i], found[_FLAGS + i], found[_WIDTHS + i]
+        guess, fits, lost, width = (
+            found[i],
+            found[BLOCK + i],
+            found[_LOSSES + i],
+            found[_WIDTHS + i],
+        )
         values[i] = _truth(guess, fits, lost, width, parts[i], np.int32(_R_P))
 
 
 @kernel
 def _decode_m(values, found, parts):
     for i in range(values.shape[0]):
-        guess, fits, lost, width = found[i], found[BLOCK + i], found[_FLAGS + i], found[_WIDTHS + i]
+        guess, fits, lost, width = (
+            found[i],
+            found[BLOCK + i],
+            found[_LOSSES + i],
+            found[_WIDTHS + i],
+        )
         values[i] = _truth(guess, fits, lost, width, parts[i], np.int32(_R_M))
 
 
 @kernel
 def _decode_v(values, found, parts):
     for i in range(values.shape[0]):
-        guess, fits, lost, width = found[i], found[BLOCK + i], found[_FLAGS + i], found[_WIDTHS + i]
+        guess, fits, lost, width = (
+            found[i],
+            found[BLOCK + i],
+            found[_LOSSES + i],
+            found[_WIDTHS + i],
+        )
         values[i] = _truth(guess, fits, lost, width, parts[i], np.int32(_R_V))
 
 
 @kernel
 def _mark_whole(flags, found, bit):
     for i in range(flags.shape[0]):
-        flags[i] |= np.uint8(np.int32(np.int32(found[_FLAGS + i] > WIDEST - 2) << bit))
+        flags[i] |= np.uint8(np.int32(np.int32(found[_LOSSES + i] > WIDEST - 2) << bit))
 
 
 @kernel
