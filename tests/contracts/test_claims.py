@@ -1,6 +1,7 @@
 """The data folder agrees with itself, with its README and with the posts' printed tables."""
 
 import csv
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -145,5 +146,7 @@ def test_readme_names_every_file_and_every_column() -> None:
 
 
 def _header(path: Path) -> list[str]:
+    if path.suffix == ".json":
+        return list(json.loads(path.read_text(encoding="utf-8")))
     with path.open(encoding="utf-8", newline="") as lines:
         return next(csv.reader(lines))

@@ -29,6 +29,7 @@ CHAPTERS = (
     "daly-against-simulation",
     "cost-saturates",
     "torn-checkpoints",
+    "spike-gate",
     "ledger",
     "later",
 )

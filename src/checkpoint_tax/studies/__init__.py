@@ -13,4 +13,5 @@ STUDIES: Mapping[str, str] = {
     "daly-against-simulation": "daly_against_simulation",
     "cost-saturates": "cost_saturates",
     "torn-checkpoints": "torn_checkpoints",
+    "spike-gate": "spike_gate",
 }
