@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,9 @@ from checkpoint_tax.scenario import (
     save_cycle,
 )
 from checkpoint_tax.units import DIMENSIONLESS, duration_text
+
+if TYPE_CHECKING:
+    from checkpoint_tax.failures import FailureLog
 
 NAME = "checkpoint-tax"
 
@@ -61,6 +64,20 @@ Seed = Annotated[int, typer.Option(help="Seed, 0 to 2^64 - 1; the digits follow 
 Threads = Annotated[
     int | None, typer.Option(help="Threads; all if left out. No digit depends on it.")
 ]
+Zone = Annotated[
+    str | None, typer.Option(help="Zone of times that name none, as America/Los_Angeles.")
+]
+Kind = Annotated[str | None, typer.Option(help="Kind of log, if it is not to be recognised.")]
+Year = Annotated[int | None, typer.Option(help="Year of the first stamp that has none.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="COLUMN=NAME", help="What a column is; repeatable."),
+]
+Window = Annotated[
+    str, typer.Option(help="Records this long after the first are one interruption.")
+]
+Since = Annotated[str | None, typer.Option(help="Begin of the time that was watched.")]
+Until = Annotated[str | None, typer.Option(help="End of the time that was watched.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -270,25 +287,43 @@ def plan_job(
     log: Annotated[
         Path | None, typer.Option(metavar="LOG", help="A log of failures: its MTBF is used.")
     ] = None,
-    tz: Annotated[str | None, typer.Option(help="Zone of times in the log that name none.")] = None,
     log_gpus: Annotated[
         int | None, typer.Option(help="GPUs of the jobs in the log; else those of the scenario.")
     ] = None,
+    tz: Zone = None,
+    kind: Kind = None,
+    year: Year = None,
+    columns: Columns = None,
+    window: Window = "10m",
+    since: Since = None,
+    until: Until = None,
     seed: Seed = 0,
     threads: Threads = None,
     parameter: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan a job's saves: the interval, what it gives, how sure that is, what would help."""
+    """Plan a job's saves: the interval, what it gives, how sure that is, what would help.
+
+    With a log, --tz to --until say how to read it, as for the command failures.
+    """
     content, job = _job(file_or_preset, parameter)
     from checkpoint_tax.plan import plan
     from checkpoint_tax.plan.description import describe
 
+    options = {"tz": tz, "kind": kind, "year": year, "since": since, "until": until}
+    if log is None:
+        for name, value in {**options, "map": columns}.items():
+            if value is not None:
+                raise InputError(f"--{name} is of use only with a log of failures (--log).")
     given = {*content.values, *_changes(parameter, {})}
     found = plan(
-        job, log=log, tz=tz, log_gpus=log_gpus,
-        mtbf_is_given=bool(given & {"gpu_mtbf_h", "job_mtbf_h"}), seed=seed, threads=threads,
-    )  # fmt: skip
+        job,
+        log=None if log is None else _read_log(log, columns, window, **options),
+        log_gpus=log_gpus,
+        mtbf_is_given=bool(given & {"gpu_mtbf_h", "job_mtbf_h"}),
+        seed=seed,
+        threads=threads,
+    )
     if as_json:
         _print_json(found.as_dict())
         return
@@ -345,27 +380,30 @@ def inspect_state(
 @app.command()
 def failures(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A log of failures, also in gzip.")],
-    tz: Annotated[
-        str | None, typer.Option(help="Zone of times that name none, as America/Los_Angeles.")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Kind of log, if it is not to be recognised.")
-    ] = None,
-    year: Annotated[int | None, typer.Option(help="Year of the first stamp that has none.")] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="COLUMN=NAME", help="What a column is; repeatable."),
-    ] = None,
-    window: Annotated[
-        str, typer.Option(help="Records this long after the first are one interruption.")
-    ] = "10m",
-    since: Annotated[str | None, typer.Option(help="Begin of the time that was watched.")] = None,
-    until: Annotated[str | None, typer.Option(help="End of the time that was watched.")] = None,
+    tz: Zone = None,
+    kind: Kind = None,
+    year: Year = None,
+    columns: Columns = None,
+    window: Window = "10m",
+    since: Since = None,
+    until: Until = None,
     as_json: AsJson = False,
 ) -> None:
     """Read a log of failures: which count, the MTBF with its interval, what the gaps tell."""
     from checkpoint_tax.failures.description import describe
-    from checkpoint_tax.failures.log import read_failures, write_json
+    from checkpoint_tax.failures.log import write_json
+
+    result = _read_log(log, columns, window, tz=tz, kind=kind, year=year, since=since, until=until)
+    if as_json:
+        write_json(result, sys.stdout)
+        return
+    for line in describe(result):
+        print(line)
+
+
+def _read_log(log: Path, columns: list[str] | None, window: str, **options: Any) -> "FailureLog":
+    """Read a log, with a bar on a terminal if it is large."""
+    from checkpoint_tax.failures.log import read_failures
     from checkpoint_tax.failures.stamps import duration_s
 
     window_s = duration_s(window)
@@ -384,15 +422,10 @@ def failures(
     with typer.progressbar(
         length=size_bytes, label=f"reading {log.name}", file=sys.stderr, hidden=not shows
     ) as bar:
-        result = read_failures(
-            log, tz=tz, kind=kind, year=year, mapping=mapping, window_s=window_s, since=since,
-            until=until, progress=bar.update if shows else None,
+        return read_failures(
+            log, mapping=mapping, window_s=window_s, progress=bar.update if shows else None,
+            **options,
         )  # fmt: skip
-    if as_json:
-        write_json(result, sys.stdout)
-        return
-    for line in describe(result):
-        print(line)
 
 
 @app.command("run")

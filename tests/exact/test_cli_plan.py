@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_tax.cli import main
+from checkpoint_tax.failures import read_failures
 from checkpoint_tax.plan import plan
 from checkpoint_tax.scenario import Scenario, load_scenario
 
@@ -39,6 +40,20 @@ def test_size_of_the_log_seed_and_threads_reach_the_plan(capsys: Captured) -> No
     assert found == json.loads(json.dumps(expected))
     other = plan(job, log=path, tz=PACIFIC, log_gpus=384).as_dict()
     assert found["finish_h"]["median"] != other["finish_h"]["median"]
+
+
+def test_a_log_is_read_as_the_command_failures_reads_it(capsys: Captured, tmp_path: Path) -> None:
+    job, path = load_scenario("glm-130b"), LOGS / "workers_syslog.log"
+    found = json.loads(out(capsys, "glm-130b", "--log", str(path), "--year", "2025", "--json"))
+    expected = plan(job, log=read_failures(path, year=2025)).as_dict()
+    assert found == json.loads(json.dumps(expected))
+    mine = tmp_path / "mine.csv"
+    mine.write_text("a,why\n2025-01-01T00:00:00Z,ECC\n2025-01-01T00:30:00Z,ECC\n")
+    ends = ["--since", "2025-01-01T00:00:00Z", "--until", "2025-01-11T00:00:00Z"]
+    reading = ["--kind", "incidents", "--map", "a=start", "--map", "why=cause", *ends]
+    for window, n in (("10m", 2), ("1h", 1)):
+        options = ["--log", str(mine), *reading, "--window", window, "--json"]
+        assert json.loads(out(capsys, "glm-130b", *options))["mtbf_h"] == pytest.approx(240.0 / n)
 
 
 def test_parameters_and_a_file_of_ones_own(capsys: Captured, tmp_path: Path) -> None:
@@ -88,7 +103,10 @@ def test_text_without_a_log_and_without_headway(capsys: Captured) -> None:
         (["nowhere"], "nowhere is neither a file nor a preset"),
         (["post-16k", "--log", "none.txt"], "none.txt: the log cannot be read"),
         (["post-16k", "--log", "sacct.txt", "--tz", "Nowhere"], "tz = 'Nowhere'"),
-        (["post-16k", "--tz", "UTC"], "tz is of use only with a log"),
+        (["post-16k", "--tz", "UTC"], "--tz is of use only with a log"),
+        (["post-16k", "--year", "2025"], "--year is of use only with a log"),
+        (["post-16k", "--map", "a=start"], "--map is of use only with a log"),
+        (["post-16k", "--log", "sacct.txt", "--window", "soon"], "window = 'soon'"),
         (["post-16k", "--log-gpus", "8"], "log_gpus is of use only with a log"),
         (["post-16k", "--log", "sacct.txt", "--log-gpus", "0"], "log_gpus = 0"),
         (["post-16k", "-p", "step_s", "-7"], "step_s = -7 [s] is too small"),

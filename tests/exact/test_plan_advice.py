@@ -171,6 +171,8 @@ def test_anchors_that_disagree_are_shown_and_not_averaged() -> None:
     # 54.23 h by the log, 95 % 18.6 to 263 h, holds the preset's value.
     near = plan(job, log=LOGS / "sacct.txt", tz=PACIFIC)
     assert not warned(near, "disagree")
+    assert warned(far, "exposure is wall time", "the mean up-time is shorter")
+    assert not warned(near, "exposure is")
     default = plan(job, log=LOGS / "incidents.csv", tz=PACIFIC, mtbf_is_given=False)
     assert not warned(default, "disagree")
 
@@ -245,6 +247,9 @@ def test_a_job_without_headway_has_no_finish_time() -> None:
     assert found.finish is None
     assert found.as_dict()["finish_h"] is None
     assert warned(found, "too little headway")
+    hopeless = plan(Scenario(failure_clock="wall", n_gpus=1_000_000, relaunch_s=1e6))
+    assert hopeless.goodput.value == 0.0
+    assert hopeless.finish is None
 
 
 @pytest.mark.parametrize("clock", ["uptime", "wall"])
@@ -307,6 +312,14 @@ def test_levers_of_drain_and_tax_are_the_derivatives_inside() -> None:
     assert found.levers["staging_s"].elasticity == 0.0
     points = 100.0 * found.goodput.value * slope
     assert found.levers["staging_s"].points == pytest.approx(points, rel=1e-6)
+
+
+def test_a_parameter_at_its_largest_value_has_a_lever() -> None:
+    job = Scenario(drain_tax=1e6, drain_s=0.01, job_mtbf_h=24.0)
+    found = plan(job)
+    by_drain, by_tax = asynchronous_slopes(found.best.steps * 7.0, 0.01, 1e6, 86_400.0)
+    assert found.levers["drain_tax"].elasticity == pytest.approx(by_tax, rel=1e-8)
+    assert found.levers["drain_s"].elasticity == pytest.approx(by_drain, rel=1e-8)
 
 
 def test_at_the_boundary_the_interval_follows_the_drain() -> None:

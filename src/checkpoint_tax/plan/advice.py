@@ -351,6 +351,11 @@ def _mtbf(
             sentence = comparison.sentence.partition(" No average")[0]
             warnings.append(f"{sentence} The plan uses the log.")
         rate = _Rate(scaled.mtbf_s / HOUR_S, ends_s, str(scaled))
+    if log.exposure_by.startswith("wall time"):
+        warnings.append(
+            f"the log's exposure is {log.exposure_by}: the mean up-time is shorter than its MTBF by"
+            " what follows a failure on average."
+        )
     if log_gpus is None and log.nodes is not None:
         warnings.append(
             f"the log's jobs of {log.nodes[1]:.4g} nodes are taken to have the scenario's"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkpoint_tax.plan.interval import exact_goodput, exact_losses
-from checkpoint_tax.scenario import SaveCycle, Scenario, save_cycle
+from checkpoint_tax.scenario import PARAMETERS, SaveCycle, Scenario, save_cycle
 from checkpoint_tax.theory import nonblocking
 from checkpoint_tax.units import HOUR_S, PER_CENT
 
@@ -103,7 +103,8 @@ def levers(scenario: Scenario, interval_steps: int) -> dict[str, Lever]:
         unit = "1" if name == "drain_tax" else "s"
         # From 0 the difference goes forward, by a step that is small beside what it acts on.
         scale = 1.0 if unit == "1" else min(cycle.work_s, mtbf_s)
-        found.append(_lever(name, value, unit, _slope(at(name), value, scale), goodput))
+        top = PARAMETERS[name].high
+        found.append(_lever(name, value, unit, _slope(at(name), value, scale, top), goodput))
     if scenario.failure_clock == "wall":
         by_restart, by_idle = -1.0 / mtbf_s, -1.0 / (mtbf_s + idle_s)
     else:
@@ -165,16 +166,18 @@ def tied_to_drain(scenario: Scenario, interval_steps: int) -> bool:
     return scenario.drain_mode != "compressed" or interval_steps >= scenario.drain_steps
 
 
-def _slope(function: Callable[[float], float], at: float, scale: float = 1.0) -> float:
-    """Derivative by five points: central, or forward from 0."""
-    if at > 0.0:
+def _slope(
+    function: Callable[[float], float], at: float, scale: float = 1.0, top: float = math.inf
+) -> float:
+    """Derivative by five points: central, forward from 0, or back from the largest value."""
+    if 0.0 < at <= top / (1.0 + 2.0 * _RELATIVE_STEP):
         h = _RELATIVE_STEP * at
         near = function(at + h) - function(at - h)
         far = function(at + 2.0 * h) - function(at - 2.0 * h)
         return (8.0 * near - far) / (12.0 * h)
-    h = _RELATIVE_STEP * scale
+    h = _RELATIVE_STEP * scale if at == 0.0 else -_RELATIVE_STEP * at
     weights = (-25.0, 48.0, -36.0, 16.0, -3.0)
-    return math.fsum(w * function(i * h) for i, w in enumerate(weights)) / (12.0 * h)
+    return math.fsum(w * function(at + i * h) for i, w in enumerate(weights)) / (12.0 * h)
 
 
 def _lever(name: str, value: float, unit: str, slope: float, goodput: float) -> Lever:
