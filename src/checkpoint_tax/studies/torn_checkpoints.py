@@ -445,7 +445,8 @@ def plan_frame(job: Scenario, gradient_bytes: int = 2, state_bytes: int = 12) ->
     """
     _checked(0, ("gradient_bytes", gradient_bytes), ("state_bytes", state_bytes))
     own = _exponential(job)
-    drains = {float(steps) for steps in _POST_DRAINS} | {own.drain_steps}
+    others = {float(s) for s in _POST_DRAINS if abs(s - own.drain_steps) > 0.2 * s}
+    drains = others | {own.drain_steps}
     rows = []
     for steps in sorted(drains):
         drained = own if steps == own.drain_steps else _with_drain(own, steps)
@@ -506,9 +507,11 @@ def plan_table(job: Scenario, gradient_bytes: int = 2, state_bytes: int = 12) ->
         for r in _PLANS
     )
     window = (
-        "The shortest window that the link allows is the best for every target"
+        "The shortest window that the link allows is the best for every target: a longer one ships "
+        "more gradients and taxes no less"
         if shortest
-        else "A window longer than the link needs is best for some"
+        else "A window a little longer than the link needs is best for some targets: its version "
+        "is fresher by more than its further gradients cost"
     )
     return table(
         shown,
@@ -521,7 +524,7 @@ def plan_table(job: Scenario, gradient_bytes: int = 2, state_bytes: int = 12) ->
         name="plans",
         caption=f"Target, window and interval together for this job with {gradient_bytes} B "
         f"gradients and {state_bytes} B of state a parameter, every byte at the same cost. "
-        f"{window}: a longer one ships more gradients and taxes no less.",
+        f"{window}.",
     )
 
 
