@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import replay as replay_bench
+import worlds
 from baselines import numpy_loop, simpy_steps
 
 from checkpoint_tax.plan import exact_goodput
@@ -139,6 +140,7 @@ def main() -> None:
     print(f"{'import, compile and simulate, no cache':44}{cold:12.2f} s")
     print(f"{'import and simulate, compiled before':44}{warm:12.2f} s   (aim 3 s)")
     replay_bench.main()
+    worlds.main()
 
 
 if __name__ == "__main__":

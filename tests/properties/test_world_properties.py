@@ -39,6 +39,15 @@ WORLDS = {
             "hang_share": 0.1,
         }
     },
+    "stragglers": {"stragglers": {"share": 0.5, "swap_s": 100.0}, "saves": {"hang": 0.002}},
+    "waiting": {"spares": {"nodes": 2, "repair_h": 5.0, "repair": "exponential"}},
+    "shrinking": {
+        "spares": {"nodes": 2, "repair_h": 30.0, "when_empty": "shrink", "least_share": 0.9},
+        "shocks": {"levels": {"rack": {"nodes": 40, "share": 0.2}}},
+    },
+    "lemons": {"lemons": {"share": 0.1}},
+    "ageing nodes": {"failures": {"whose": "nodes", "gaps": {"weibull": 0.7}}},
+    "new nodes": {"failures": {"whose": "nodes", "gaps": {"gamma": 2}, "renewed": "all"}},
 }
 CASES = [
     (name, clock)
@@ -129,7 +138,12 @@ def test_interpreted_kernels_give_the_same_bits():
         "from checkpoint_tax.simulate import lost_work_s, simulate_runs\n"
         "out = []\n"
         "for world in ({'failures': {'gaps': {'gamma': 0.6}}, 'saves': {'silent': 0.2}},\n"
-        "              {'restart': {'relaunch': {'lognormal': 1.0}, 'attempt_fails': 0.4}}):\n"
+        "              {'restart': {'relaunch': {'lognormal': 1.0}, 'attempt_fails': 0.4}},\n"
+        "              {'stragglers': {'share': 0.5}, 'lemons': {'share': 0.2},\n"
+        "               'nodes': {'gpus': 4096}, 'saves': {'hang': 0.01},\n"
+        "               'spares': {'nodes': 0, 'repair_h': 3.0, 'when_empty': 'shrink'}},\n"
+        "              {'failures': {'whose': 'nodes', 'gaps': {'weibull': 0.7}},\n"
+        "               'nodes': {'gpus': 4096}}):\n"
         "    s = Scenario(run_steps=3000, checkpoint_interval_steps=53, world=world)\n"
         "    out.append(lost_work_s(s, n_failures=512, seed=5, threads=1).tobytes().hex())\n"
         "    out.append(simulate_runs(s, n_runs=2, seed=5, threads=1).finish_s.tobytes().hex())\n"
@@ -197,6 +211,35 @@ def test_a_world_survives_every_path():
         ({"failures": {"gaps": "fixed"}}, "would make failures a clock"),
         ({"failures": {"block": 3}}, "needs a list of gaps to replay"),
         ({"restart": {"attempts": 0}}, "world.restart.attempts = 0 [1] is too small"),
+        ({"failures": {"whose": "nodes", "gaps": [1.0, 2.0]}}, "needs a distribution"),
+        ({"spares": {"nodes": -1}}, "world.spares.nodes = -1 [nodes] is too small"),
+        ({"spares": {"when_empty": "shrnk"}}, "did you mean shrink?"),
+        ({"shocks": {"levels": [1]}}, "world.shocks.levels = [1] [1] is a list"),
+        ({"shocks": {"levels": {"rack": {"nodes": 8}}}}, "must hold exactly nodes and share"),
+        ({"shocks": {"levels": {"rack": {"nodes": 8, "share": 1.5}}}}, "is too large"),
+        ({"shocks": {"levels": {"rack": {"nodes": 9999, "share": 0.1}}}}, "larger than the job"),
+        (
+            {
+                "shocks": {
+                    "levels": {
+                        "a": {"nodes": 2, "share": 0.7},
+                        "b": {"nodes": 3, "share": 0.7},
+                    }
+                }
+            },
+            "shares sum to 1.4",
+        ),
+        (
+            {
+                "shocks": {
+                    "counted": "parts",
+                    "levels": {"software": {"nodes": 0, "share": 0.1}},
+                }
+            },
+            "needs every level to strike a node",
+        ),
+        ({"lemons": {"share": 0.1}, "failures": {"whose": "nodes"}}, "needs exponential gaps"),
+        ({"spares": {"nodes": 1}, "nodes": {"gpus": 7}}, "does not divide n_gpus"),
     ],
 )
 def test_a_bad_world_is_refused_in_one_sentence(world, sentence):
@@ -204,11 +247,6 @@ def test_a_bad_world_is_refused_in_one_sentence(world, sentence):
         Scenario(world=world)
     assert sentence in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
-    assert (
-        "allowed is" in str(refused.value)
-        or "known" in str(refused.value)
-        or "needs" in str(refused.value)
-    )
 
 
 def test_a_world_and_the_rest_of_a_job_must_agree():

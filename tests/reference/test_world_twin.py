@@ -1,5 +1,7 @@
 """Every world of the simulator against its event-list twin, run by run and failure by failure."""
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -50,6 +52,50 @@ SAVES = st.fixed_dictionaries(
         "hang_s": st.sampled_from([0.0, 900.0]),
     },
 )
+STRAGGLERS = st.fixed_dictionaries(
+    {
+        "share": st.sampled_from([0.4, 1.0]),
+        "slowdown": st.sampled_from([0.1, 1.5]),
+        "find_s": st.sampled_from([400.0, 3000.0]),
+        "swap_s": st.sampled_from([0.0, 500.0]),
+    }
+)
+SPARES = st.fixed_dictionaries(
+    {
+        "nodes": st.sampled_from([0, 1, 3, 20]),
+        "repair_h": st.sampled_from([0.0, 0.5, 3.0]),
+        "repair": st.sampled_from(["fixed", "exponential", {"lognormal": 1.0}]),
+        "when_empty": st.sampled_from(["wait", "shrink"]),
+        "least_share": st.sampled_from([0.0, 0.5, 1.0]),
+    }
+)
+SHOCKS = st.sampled_from(
+    [{}, {"levels": {"software": {"nodes": 0, "share": 0.1}, "rack": {"nodes": 3, "share": 0.3}}}]
+)
+NODES = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "failures": st.fixed_dictionaries(
+                {
+                    "whose": st.just("nodes"),
+                    "renewed": st.sampled_from(["failed", "failed", "all"]),
+                    "gaps": st.sampled_from(SPREADS[:4]),
+                }
+            )
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "lemons": st.fixed_dictionaries(
+                {
+                    "share": st.sampled_from([0.1, 0.5]),
+                    "factor": st.sampled_from([1.0, 5.0, 30.0]),
+                    "strikes": st.sampled_from([1, 2, 4]),
+                }
+            )
+        }
+    ),
+)
 JOBS = st.fixed_dictionaries(
     {
         "save_kind": st.sampled_from(["asynchronous", "asynchronous", "blocking"]),
@@ -77,7 +123,7 @@ def _alike(job, seed):
         assert runs.n_failures[i] == twin.failures
         # Tables of quantiles are exact to 1e-8.
         assert runs.finish_s[i] == pytest.approx(twin.wall, rel=3e-8)
-        for name in ("save", "rework", "restart", "idle"):
+        for name in ("save", "rework", "restart", "straggler", "idle"):
             share = getattr(twin, name) / twin.wall
             assert runs.fractions[name][i] == pytest.approx(share, rel=1e-6, abs=3e-8), name
 
@@ -92,6 +138,44 @@ def test_runs_with_other_gaps_are_the_twins(values, failures, seed):
 @given(JOBS, RESTARTS, SAVES, st.sampled_from(["uptime", "wall"]), st.integers(0, 2**64 - 1))
 def test_runs_with_restarts_and_saves_that_fail_are_the_twins(values, restart, saves, clock, seed):
     _alike(_job(values, failure_clock=clock, world={"restart": restart, "saves": saves}), seed)
+
+
+@settings(max_examples=25, deadline=None, phases=PHASES)
+@given(JOBS, STRAGGLERS, SAVES, st.sampled_from(["uptime", "wall"]), st.integers(0, 2**64 - 1))
+def test_runs_with_stragglers_are_the_twins(values, stragglers, saves, clock, seed):
+    world = {"stragglers": stragglers, "saves": saves}
+    _alike(_job(values, failure_clock=clock, world=world), seed)
+
+
+@settings(max_examples=60, deadline=None, phases=PHASES)
+@given(
+    JOBS,
+    SPARES,
+    SHOCKS,
+    RESTARTS,
+    st.one_of(st.just({}), STRAGGLERS),
+    st.one_of(st.just({}), SAVES),
+    st.sampled_from(["uptime", "wall"]),
+    st.integers(0, 2**64 - 1),
+)
+def test_runs_with_a_pool_of_spares_are_the_twins(
+    values, spares, shocks, restart, stragglers, saves, clock, seed
+):
+    world = {
+        "spares": spares,
+        "shocks": shocks,
+        "restart": restart,
+        "stragglers": stragglers,
+        "saves": saves,
+        "nodes": {"gpus": 2048},
+    }
+    _alike(_job(values, failure_clock=clock, world=world), seed)
+
+
+@settings(max_examples=25, deadline=None, phases=PHASES)
+@given(JOBS, NODES, st.sampled_from([1, 8]), st.integers(0, 2**64 - 1))
+def test_runs_of_nodes_that_age_or_are_lemons_are_the_twins(values, nodes, count, seed):
+    _alike(_job(values, world={**nodes, "nodes": {"gpus": 16384 // count}}), seed)
 
 
 @settings(max_examples=10, deadline=None, phases=PHASES)
@@ -120,7 +204,7 @@ def test_lost_work_in_a_world_is_the_twins(values, failures, saves, seed):
         (Spread("gamma", 900.0), stats.gamma(900.0, scale=1 / 900.0)),
         (Spread("weibull", 0.25), stats.weibull_min(0.25, scale=1 / 24.0)),
     ],
-    ids=str,
+    ids=lambda value: f"{value.kind}-{value.shape}" if isinstance(value, Spread) else "law",
 )
 def test_quantiles_are_scipys_far_into_both_tails(spread, law):
     exceeded = np.concatenate([10.0 ** -np.arange(1.0, 16.0), [0.5, 0.3, 0.7]])
@@ -131,6 +215,6 @@ def test_quantiles_are_scipys_far_into_both_tails(spread, law):
     assert np.exp(log_quantile(spread, -np.log1p(-short))) == pytest.approx(
         law.ppf(short), rel=1e-10
     )
-    table = quantile_table(spread, 7.0)
+    table = quantile_table(functools.partial(log_quantile, spread), 7.0)
     assert table[-64, 0] == pytest.approx(7.0 * law.ppf(0.25), rel=1e-8)
     assert table[len(table) // 2 - 64, 0] == pytest.approx(7.0 * law.isf(0.25), rel=1e-8)

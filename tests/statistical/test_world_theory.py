@@ -214,3 +214,328 @@ def test_worlds_are_compared_with_common_random_numbers():
     truth = renewal_goodput(lognormal, law.sf) - renewal_goodput(BASE, stats.expon(scale=M).sf)
     difference = goodput_difference(lognormal, BASE, half_width=5e-5, seed=1)
     assert abs(z(difference, truth)) < 4.5  # false alarm 1e-5
+
+
+# ---- stragglers
+
+
+def test_stragglers_take_their_share_of_wall_time():
+    # A slow node, brought in with probability q, takes s / (1 + s) of the up-time until it is
+    # found or the job fails, and then the swap, as far as the job lives to see it.
+    q, s, find, swap = 0.4, 0.25, 5000.0, 600.0
+    rules = {"share": q, "slowdown": s, "find_s": find, "swap_s": swap}
+    job = BASE.replace(world={"stragglers": rules})
+    slow = M * (1.0 - math.exp(-find / M))
+    swapping = M * (math.exp(-find / M) - math.exp(-(find + swap) / M))
+    lost = q * (slow * s / (1.0 + s) + swapping)
+    wall = M + job.restart_s
+    # A save is durable once the job outlives the wall time its progress takes.
+    times = durable_times(job)
+    found = find / (1.0 + s)
+    late = np.where(times > found, times + found * s + swap, times * (1.0 + s))
+    saves = (1.0 - q) * np.exp(-times / M) + q * np.exp(-late / M)
+    truth = math.fsum(saves) * save_cycle(job).work_s / wall
+    result = simulate(job, half_width=4e-5, seed=14)
+    assert abs(z(result.goodput, truth)) < 4.5  # false alarm 1e-5 each
+    assert abs(z(result.losses["straggler"], lost / wall)) < 4.5
+
+
+def test_stragglers_that_slow_nothing_are_no_stragglers():
+    plain = simulate(BASE, half_width=1e-4, seed=1)
+    for rules in ({"share": 1.0, "slowdown": 0.0}, {"share": 0.0, "slowdown": 0.5}):
+        ours = simulate(BASE.replace(world={"stragglers": rules}), half_width=1e-4, seed=1)
+        assert ours.goodput.value == pytest.approx(plain.goodput.value, rel=1e-13)
+        assert ours.losses["straggler"].value == 0.0
+
+
+# ---- spares and repairs
+
+REPAIRS = ["fixed", "exponential", {"lognormal": 1.0}, [1.0, 1.0, 10.0]]
+
+
+@pytest.mark.parametrize("repair", REPAIRS, ids=str)
+def test_waiting_for_spares_is_erlangs_loss(repair):
+    # With no restart time, failures find j of S spares in repair like calls in Erlang's system of
+    # S + 1 lines: the job waits while S + 1 are out, and does not fail then. The formula knows the
+    # repair only by its mean (insensitivity), and so must the simulator.
+    spares, hours = 2, 4.0
+    job = BASE.replace(
+        detect_s=0.0,
+        relaunch_s=0.0,
+        world={"spares": {"nodes": spares, "repair_h": hours, "repair": repair}},
+    )
+    load = hours * 3600.0 / M
+    terms = [load**j / math.factorial(j) for j in range(spares + 2)]
+    waiting = terms[-1] / math.fsum(terms)
+    result = simulate(job, half_width=1e-4, seed=17)
+    assert abs(z(result.losses["idle"], waiting)) < 4.5  # false alarm 1e-5 each
+    plain = simulate(BASE.replace(detect_s=0.0, relaunch_s=0.0), half_width=1e-5, seed=17)
+    assert abs(z(result.goodput, plain.goodput.value * (1.0 - waiting))) < 4.6
+
+
+def test_without_a_spare_the_job_waits_for_the_repair():
+    job = BASE.replace(world={"spares": {"nodes": 0, "repair_h": 2.0, "repair": {"gamma": 3}}})
+    waited = BASE.replace(idle_s=7200.0)
+    ours, theirs = simulate(job, half_width=1e-4, seed=3), simulate(waited, half_width=1e-5, seed=3)
+    assert abs(z(ours.goodput, theirs.goodput.value)) < 4.6
+    assert abs(z(ours.losses["idle"], theirs.losses["idle"].value)) < 4.6
+
+
+@pytest.mark.parametrize("when_empty", ["wait", "shrink"])
+def test_enough_spares_are_as_good_as_none_needed(when_empty):
+    rules = {"nodes": 100_000, "repair_h": 100.0, "when_empty": when_empty}
+    shocks = {"levels": {"rack": {"nodes": 16, "share": 0.3}}}
+    ours = simulate(
+        BASE.replace(world={"spares": rules, "shocks": shocks}), half_width=1e-3, seed=3
+    )
+    assert ours.losses["idle"].value == 0.0
+    plain = simulate(BASE, half_width=1e-5, seed=3)
+    assert abs(z(ours.goodput, plain.goodput.value)) < 4.6
+
+
+def test_shrinking_is_a_loss_of_the_missing_nodes():
+    # Two nodes, no spare, fixed repair r: half the job runs at half speed, and fails half as
+    # often, while the other half is repaired. By Little's law nodes out = failures x repair.
+    job = Scenario(
+        n_gpus=16,
+        job_mtbf_h=3.0,
+        checkpoint_interval_steps=100,
+        detect_s=0.0,
+        relaunch_s=0.0,
+        world={
+            "spares": {"nodes": 0, "repair_h": 1.0, "when_empty": "shrink", "least_share": 0.5},
+        },
+    )
+    up = 3.0 * 3600.0
+    result = simulate(job, half_width=1e-4, seed=6)
+    # A whole-job second of work is made at the pace of the nodes there are, so that up-time per
+    # failure counted that way is the MTBF, and everything beyond it is idle.
+    cycle = up / (1.0 - result.losses["idle"].value)
+    out = 3600.0 / cycle
+    # Either node is out for the repair. Time with one missing costs half of itself; with both the
+    # job waits, which costs all: idle = (one out) / 2 + (both out) = (nodes out) / 2.
+    assert result.losses["idle"].value == pytest.approx(out / 2.0, abs=4.5e-4)
+
+
+def test_a_restart_without_nodes_missing_costs_the_same_in_every_pool():
+    # The pool's worlds draw every restart: shares of a fixed one must be the plain ones.
+    job = BASE.replace(world={"spares": {"nodes": 10_000, "repair_h": 1.0}})
+    plain = simulate(BASE, half_width=1e-4, seed=2)
+    ours = simulate(job, half_width=1e-4, seed=2)
+    assert ours.losses["restart"].value == pytest.approx(plain.losses["restart"].value, rel=2e-3)
+    assert abs(z(ours.losses["restart"], BASE.restart_s / (M + BASE.restart_s))) < 4.5
+
+
+# ---- topology
+
+
+def test_blast_radius_one_is_independent_failures():
+    one = {"levels": {"gpu": {"nodes": 1, "share": 0.6}, "node": {"nodes": 1, "share": 0.3}}}
+    spares = {"nodes": 3, "repair_h": 8.0}
+    plain = simulate(BASE.replace(world={"spares": spares}), half_width=2e-4, seed=5)
+    for counted in ("interruptions", "parts"):
+        shocks = {**one, "counted": counted}
+        ours = simulate(
+            BASE.replace(world={"spares": spares, "shocks": shocks}), half_width=2e-4, seed=5
+        )
+        assert ours.goodput.value == pytest.approx(plain.goodput.value, rel=1e-13)
+    without = BASE.replace(world={"shocks": {**one, "counted": "parts"}})
+    assert simulate(without, seed=5).goodput == simulate(BASE, seed=5).goodput
+
+
+def test_counted_parts_interrupt_the_job_once_a_shock():
+    # A third of the records come from racks of 10: per interruption there are
+    # 1 / (2/3 + 1/30) records, and the job's mean gap is that many times longer.
+    shocks = {"counted": "parts", "levels": {"rack": {"nodes": 10, "share": 1 / 3}}}
+    job = BASE.replace(world={"shocks": shocks})
+    longer = BASE.replace(gpu_mtbf_h=20_000.0 / (2 / 3 + 1 / 30))
+    ours, theirs = simulate(job, seed=4), simulate(longer, seed=4)
+    assert ours.goodput.value == pytest.approx(theirs.goodput.value, rel=1e-12)
+
+
+def test_wider_blasts_need_more_spares():
+    # The same nodes out on average, in batches of 8: waits must grow.
+    narrow = {"spares": {"nodes": 16, "repair_h": 12.0}}
+    wide = {
+        "spares": {"nodes": 16, "repair_h": 12.0},
+        "shocks": {"levels": {"rack": {"nodes": 8, "share": 1.0}}},
+    }
+    worlds = [BASE.replace(world=w) for w in (narrow, wide)]
+    few, many = (simulate(w, half_width=1e-3, seed=2).losses["idle"] for w in worlds)
+    assert many.low > few.high + 0.05
+
+
+# ---- nodes
+
+
+NODE_LAWS = [{"weibull": 0.7}, {"lognormal": 1.0}, {"gamma": 0.5}, "exponential"]
+
+
+def test_one_node_that_ages_is_the_job_itself():
+    for gaps in NODE_LAWS[:3]:
+        of_job = BASE.replace(world={"failures": {"gaps": gaps}})
+        world = {"failures": {"gaps": gaps, "whose": "nodes"}, "nodes": {"gpus": BASE.n_gpus}}
+        for renewed in ("failed", "all"):
+            of_node = BASE.replace(
+                world={**world, "failures": {**world["failures"], "renewed": renewed}}
+            )
+            a, b = (
+                simulate(s, half_width=5e-5, seed=s1).goodput
+                for s, s1 in ((of_job, 1), (of_node, 2))
+            )
+            # Independent seeds: errors add in squares. False alarm 1e-5 each.
+            assert abs(a.value - b.value) < 4.5 / 1.96 * math.hypot(a.half_width, b.half_width)
+
+
+@pytest.mark.parametrize("gaps", NODE_LAWS, ids=str)
+def test_many_ageing_nodes_fail_like_a_poisson_process(gaps):
+    # Palm and Khintchine: superposed renewals become exponential, and the mean gap is exact.
+    job = BASE.replace(
+        save_kind="blocking",
+        checkpoint_interval_steps=10**9,
+        world={"failures": {"gaps": gaps, "whose": "nodes"}},
+    )
+    sample = lost_work_s(job, n_failures=512 * 40, seed=5)
+    error = M / math.sqrt(sample.size)
+    assert abs(sample.mean() - M) < 4.5 * error
+    assert stats.kstest(sample, stats.expon(scale=M).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("gaps", NODE_LAWS[:3], ids=str)
+def test_ageing_nodes_start_as_they_are_in_the_long_run(gaps):
+    # Four nodes: gaps are far from exponential, and a wrong start would show in the first ones.
+    job = BASE.replace(
+        save_kind="blocking",
+        checkpoint_interval_steps=10**9,
+        world={"failures": {"gaps": gaps, "whose": "nodes"}, "nodes": {"gpus": 4096}},
+    )
+    sample = lost_work_s(job, n_failures=512 * 4000, seed=5).reshape(-1, 512)
+    for part in (sample[:, 0], sample[:, 1:6].ravel(), sample[:, 500:].ravel()):
+        # Neighbours are correlated, so the error is taken from means over whole rows' parts.
+        assert abs(part.mean() - M) < 5.0 * part.std() / math.sqrt(len(part) / 3.0)
+    early, late = sample[:, 0], sample[:, -1]
+    assert stats.ks_2samp(early, late).pvalue > 1e-4  # false alarm 1e-4
+
+
+@pytest.mark.parametrize("gaps", NODE_LAWS, ids=str)
+def test_nodes_all_made_new_fail_like_the_least_of_their_lives(gaps):
+    count = 2048
+    job = BASE.replace(
+        save_kind="blocking",
+        checkpoint_interval_steps=10**9,
+        world={"failures": {"gaps": gaps, "whose": "nodes", "renewed": "all"}},
+    )
+    laws = {
+        "weibull": lambda k: stats.weibull_min(k, scale=1 / math.gamma(1 + 1 / k)),
+        "lognormal": lambda k: stats.lognorm(k, scale=math.exp(-0.5 * k * k)),
+        "gamma": lambda k: stats.gamma(k, scale=1 / k),
+    }
+    if gaps == "exponential":
+        law = stats.expon()
+    else:
+        ((family, k),) = gaps.items()
+        law = laws[family](k)
+    life = M * count
+    sample = lost_work_s(job, n_failures=40_000, seed=8)
+    fit = stats.kstest(sample, lambda x: -np.expm1(count * law.logsf(x / life)))
+    assert fit.pvalue > 1e-4  # false alarm 1e-4
+    # The mean gap that the shares rest on is that law's own.
+    result = simulate(job, half_width=0.01, seed=8)
+    mean = BASE.restart_s / result.losses["restart"].value - BASE.restart_s
+    assert abs(sample.mean() - mean) < 4.5 * sample.std() / math.sqrt(sample.size)
+
+
+# ---- lemons
+
+
+def test_lemons_that_fail_like_the_others_are_none():
+    lemons = BASE.replace(world={"lemons": {"share": 0.3, "factor": 1.0}})
+    ours, plain = (simulate(s, half_width=1e-4, seed=2) for s in (lemons, BASE))
+    assert ours.goodput.value == pytest.approx(plain.goodput.value, rel=1e-12)
+
+
+@pytest.mark.parametrize("strikes", [1, 3])
+def test_a_job_of_one_node_alternates_between_sound_and_lemon(strikes):
+    # One node: gaps are exponential at one of two rates. Of all failures, those of the lemon are
+    # strikes x share / (1 - share) for each of the sound one's, since as many nodes turn lemon as
+    # are found out.
+    share, factor = 0.2, 8.0
+    job = BASE.replace(
+        world={
+            "lemons": {"share": share, "factor": factor, "strikes": strikes},
+            "nodes": {"gpus": BASE.n_gpus},
+        }
+    )
+    odds = strikes * share / (1.0 - share)
+    of_lemons = odds / (1.0 + odds)
+    sound = M / (1.0 - of_lemons + of_lemons / factor)
+
+    def exceeded(t):
+        return (1.0 - of_lemons) * np.exp(-t / sound) + of_lemons * np.exp(-t * factor / sound)
+
+    result = simulate(job, half_width=5e-5, seed=12)
+    assert abs(z(result.goodput, renewal_goodput(job, exceeded))) < 4.5  # false alarm 1e-5
+    # A batch starts as in the long run: its first gap has the same law.
+    first = job.replace(save_kind="blocking", checkpoint_interval_steps=10**9)
+    sample = lost_work_s(first, n_failures=512 * 8000, seed=3).reshape(-1, 512)
+    assert stats.kstest(sample[:, 0], lambda t: 1.0 - exceeded(t)).pvalue > 1e-4
+    assert stats.kstest(sample[:, 511], lambda t: 1.0 - exceeded(t)).pvalue > 1e-4
+
+
+def test_lemons_cluster_failures_and_keep_their_mean():
+    job = BASE.replace(
+        save_kind="blocking",
+        checkpoint_interval_steps=10**9,
+        world={"lemons": {"share": 0.02, "factor": 500.0, "strikes": 10}},
+    )
+    sample = lost_work_s(job, n_failures=512 * 2000, seed=3).reshape(-1, 512)
+    means = sample.mean(axis=1)
+    assert abs(means.mean() - M) < 4.5 * means.std() / math.sqrt(len(means))  # false alarm 1e-5
+    # Rows of independent exponentials would scatter by 1 / sqrt(512); these scatter more.
+    assert means.std() * math.sqrt(512) > 1.2 * M
+
+
+# ---- everything at once
+
+
+def test_long_runs_approach_the_long_run_shares_with_everything_switched_on():
+    # Two programs tell the same world: batches in blocks, and whole runs failure by failure. Runs
+    # of 350 failures start with a full pool and a job that has lost nothing: 2e-3 is left for it.
+    job = Scenario(
+        n_gpus=1024,
+        job_mtbf_h=2.0,
+        checkpoint_interval_steps=60,
+        failure_clock="wall",
+        target="median",
+        run_steps=200_000,
+        idle_s=60.0,
+        world={
+            "restart": {"relaunch": {"lognormal": 0.8}, "attempt_fails": 0.2, "hang_share": 0.1},
+            "saves": {"silent": 0.05, "hang": 0.002},
+            "stragglers": {"share": 0.3, "slowdown": 0.3, "swap_s": 200.0},
+            "spares": {
+                "nodes": 2,
+                "repair_h": 6.0,
+                "repair": "exponential",
+                "when_empty": "shrink",
+                "least_share": 0.96,
+            },
+            "shocks": {
+                "levels": {
+                    "software": {"nodes": 0, "share": 0.3},
+                    "rack": {"nodes": 4, "share": 0.1},
+                }
+            },
+        },
+    )
+    result = simulate(job, half_width=1e-4, seed=3)
+    runs = simulate_runs(job, n_runs=1500, seed=4)
+    total = runs.finish_s.sum()
+    for name, share in {"goodput": result.goodput, **result.losses}.items():
+        drawn = runs.fractions[name] * runs.finish_s
+        mean = drawn.sum() / total
+        error = np.std(drawn - mean * runs.finish_s) / math.sqrt(1500) / runs.finish_s.mean()
+        error = math.hypot(error, share.half_width / 1.96)
+        assert abs(mean - share.value) < 4.5 * error + 2e-3, name
+        # No category is idle here, so that none is passed over.
+        assert share.value > 0.005, name

@@ -359,18 +359,37 @@ class Scenario:
             raise PARAMETERS["failure_shape"].refusal(
                 self.failure_shape, "needs failure_clock = 'uptime' (the wall clock requires 1)"
             )
-        gaps = self.world.failures.gaps
-        if gaps is None:
-            return
-        if self.failure_clock == "wall" and gaps.kind != "exponential":
+        self._check_world()
+
+    def _check_world(self) -> None:
+        world, failures = self.world, self.world.failures
+        gaps = failures.gaps
+        if gaps is not None and self.failure_clock == "wall" and gaps.kind != "exponential":
             raise InputError(
                 f"world.failures.gaps = {shown(gaps.plain())} [1] needs failure_clock = 'uptime'"
                 " (the wall clock requires exponential gaps)."
             )
-        if self.failure_shape != 1.0:
+        if gaps is not None and self.failure_shape != 1.0:
             raise InputError(
                 f"world.failures.gaps = {shown(gaps.plain())} [1] contradicts failure_shape ="
                 f" {self.failure_shape:g} [1] (give one of the two)."
+            )
+        exponential = self.failure_shape == 1.0 and (gaps is None or gaps.kind == "exponential")
+        if world.lemons.share > 0.0 and (failures.whose == "nodes" or not exponential):
+            raise InputError(
+                f"world.lemons.share = {world.lemons.share:g} [1] needs exponential gaps of the"
+                " job: lemons set its nodes' rates themselves."
+            )
+        if world.counts_nodes and self.n_gpus % world.nodes.gpus:
+            raise InputError(
+                f"world.nodes.gpus = {world.nodes.gpus} [1] does not divide n_gpus ="
+                f" {self.n_gpus}; allowed is a divisor, since this world counts whole nodes."
+            )
+        widest = max((shock.nodes for shock in world.shocks.levels), default=0)
+        if widest > self.n_nodes:
+            raise InputError(
+                f"world.shocks.levels: a blast radius of {widest} [nodes] is larger than the job;"
+                f" allowed is at most {self.n_nodes} nodes."
             )
 
     def _explicit(self) -> frozenset[str]:
@@ -383,6 +402,11 @@ class Scenario:
         if self.job_mtbf_h is not None:
             return self.job_mtbf_h * HOUR_S
         return self.gpu_mtbf_h * HOUR_S / self.n_gpus
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of the job, for worlds that count in nodes [1]."""
+        return max(1, self.n_gpus // self.world.nodes.gpus)
 
     @property
     def restart_parts(self) -> dict[str, float]:

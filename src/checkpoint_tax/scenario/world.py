@@ -28,9 +28,15 @@ from checkpoint_tax.scenario.parameters import (
 __all__ = [
     "WORLD_PARAMETERS",
     "FailureModel",
+    "LemonModel",
+    "NodeModel",
     "RestartModel",
     "SaveModel",
+    "Shock",
+    "ShockModel",
+    "SpareModel",
     "Spread",
+    "StragglerModel",
     "World",
 ]
 
@@ -237,6 +243,12 @@ class FailureModel(_Section):
     block : int
         Gaps replayed in a row, as they followed each other in the list (circular block bootstrap;
         1 draws each on its own) [gaps].
+    whose : {"job", "nodes"}
+        Whose up-times `gaps` describes: the job's, renewed at each restart, or each node's, whose
+        superposition interrupts the job. A node's mean is the job's MTBF times the nodes.
+    renewed : {"failed", "all"}
+        With ``whose="nodes"``: whether a restart makes only the failed node as new, or all of them
+        (rejuvenation), which changes the job's mean time between failures too.
     """
 
     SECTION = "failures"
@@ -260,8 +272,31 @@ class FailureModel(_Section):
         low=1,
         high=1e6,
     )
+    whose: Literal["job", "nodes"] = described(
+        "job",
+        "word",
+        "whose up-times scatter",
+        "the job's",
+        "assumed",
+        value_type="text",
+        choices=("job", "nodes"),
+    )
+    renewed: Literal["failed", "all"] = described(
+        "failed",
+        "word",
+        "which nodes a restart makes as new",
+        "the one that failed",
+        "assumed",
+        value_type="text",
+        choices=("failed", "all"),
+    )
 
     def _cross_check(self) -> None:
+        if self.whose == "nodes" and self.gaps is not None and self.gaps.kind == "samples":
+            raise InputError(
+                "world.failures.whose = 'nodes' [word] needs a distribution as gaps: a list of gaps"
+                " is the job's."
+            )
         if self.gaps is not None and self.gaps.kind == "fixed":
             raise InputError(
                 "world.failures.gaps = 'fixed' [1] would make failures a clock; allowed is a"
@@ -416,6 +451,301 @@ class SaveModel(_Section):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LemonModel(_Section):
+    """Nodes that fail more often than others, and stay in the job until they are found out.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a node comes back from its repair or replacement as a lemon [1].
+    factor : float
+        Failures of a lemon per failure of a sound node in the same time [1].
+    strikes : int
+        Failures after which a lemon is replaced (by another lemon with probability `share`) [1].
+    """
+
+    SECTION = "lemons"
+
+    share: float = described(
+        0.0, "1", "probability that a repaired node is a lemon", "none", "assumed", high=0.99
+    )
+    factor: float = described(
+        20.0,
+        "1",
+        "failures of a lemon per failure of a sound node",
+        "of 63 nodes, 3 made half of the exclusions (arXiv:2605.09370)",
+        "derived",
+        low=1.0,
+        high=1e6,
+    )
+    strikes: int = described(
+        3,
+        "1",
+        "failures after which a lemon is replaced",
+        "a round figure",
+        "assumed",
+        value_type="int",
+        low=1,
+        high=1000,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shock:
+    """One kind of common cause: what it strikes fails together, as one interruption.
+
+    Attributes
+    ----------
+    name : str
+        What is struck: GPU, node, rack, switch, power domain.
+    nodes : int
+        Blast radius: nodes lost at once; 0 where none is (software) [nodes].
+    share : float
+        Share of what ``counted`` counts [1].
+    """
+
+    name: str
+    nodes: int
+    share: float
+
+
+def _shocks(value: object, name: str) -> tuple[Shock, ...]:
+    """Read ``{rack: {nodes: 8, share: 0.1}, ...}``."""
+    if isinstance(value, tuple) and all(isinstance(entry, Shock) for entry in value):
+        return value
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"{name} = {shown(value)} [1] is {kind_of(value)}; allowed is a mapping of names to"
+            " {nodes: 8, share: 0.1}."
+        )
+    found = []
+    for level, entry in value.items():
+        if not isinstance(entry, Mapping) or set(entry) != {"nodes", "share"}:
+            raise InputError(
+                f"{name}.{level} = {shown(entry)} [1] must hold exactly nodes and share; allowed is"
+                " for example {nodes: 8, share: 0.1}."
+            )
+        nodes = _setting(f"{name}.{level}.nodes", entry["nodes"], "int", "nodes", 1e6)
+        share = _setting(f"{name}.{level}.share", entry["share"], "float", "1", 1.0)
+        found.append(Shock(name=str(level), nodes=int(nodes), share=share))
+    total = math.fsum(shock.share for shock in found)
+    if total > 1.0 + 1e-9:
+        raise InputError(f"{name}: shares sum to {total:g} [1]; allowed is at most 1.")
+    return tuple(found)
+
+
+def _setting(
+    name: str, value: object, kind: Literal["int", "float"], unit: str, high: float
+) -> float:
+    rule = Parameter(
+        name=name,
+        type=kind,
+        unit=unit,
+        meaning="of one common cause",
+        default=0,
+        default_source="none",
+        kind="assumed",
+        low=0.0,
+        high=high,
+    )
+    return cast(float, rule.check(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShockModel(_Section):
+    """Failures by topology: common causes that take several nodes at once.
+
+    Attributes
+    ----------
+    levels : tuple of Shock
+        Kinds of failure with their blast radius; what their shares leave of 1 strikes one node.
+    counted : {"interruptions", "parts"}
+        What the job's MTBF and the shares count: interruptions of the job, or records of failed
+        nodes, of which a common cause makes as many as it strikes. With "parts" the job is
+        interrupted less often than its MTBF says, and not at all differently at radius 1.
+    """
+
+    SECTION = "shocks"
+
+    levels: tuple[Shock, ...] = described(
+        (),
+        "1",
+        "kinds of failure with nodes struck and share",
+        "each strikes one node",
+        "assumed",
+        value_type="mapping",
+        convert=_shocks,
+    )
+    counted: Literal["interruptions", "parts"] = described(
+        "interruptions",
+        "word",
+        "what the job's MTBF counts",
+        "interruptions of the job",
+        "assumed",
+        value_type="text",
+        choices=("interruptions", "parts"),
+    )
+
+    def _cross_check(self) -> None:
+        if self.counted == "parts" and any(shock.nodes == 0 for shock in self.levels):
+            raise InputError(
+                "world.shocks.counted = 'parts' [word] needs every level to strike a node: one that"
+                " strikes none leaves no record to count."
+            )
+
+    def plain(self) -> dict[str, object]:
+        """Settings that differ from their defaults, as plain Python values.
+
+        Returns
+        -------
+        dict
+        """
+        found = super().plain()
+        if self.levels:
+            found["levels"] = {
+                shock.name: {"nodes": shock.nodes, "share": shock.share} for shock in self.levels
+            }
+        return found
+
+    def radii(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Blast radii and the share of the job's interruptions that each makes.
+
+        Returns
+        -------
+        nodes : tuple of int
+            Nodes lost at once, single nodes last [nodes].
+        shares : tuple of float
+            They sum to 1 [1].
+        """
+        nodes = [*(shock.nodes for shock in self.levels), 1]
+        shares = [shock.share for shock in self.levels]
+        shares.append(max(0.0, 1.0 - math.fsum(shares)))
+        if self.counted == "parts":
+            shares = [share / radius for share, radius in zip(shares, nodes, strict=True)]
+        total = math.fsum(shares)
+        return tuple(nodes), tuple(share / total for share in shares)
+
+    @property
+    def records(self) -> float:
+        """Records of failed nodes per interruption, where the MTBF counts records, else 1 [1]."""
+        if self.counted == "interruptions":
+            return 1.0
+        nodes, shares = self.radii()
+        return math.fsum(radius * share for radius, share in zip(nodes, shares, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StragglerModel(_Section):
+    """Slow nodes that a restart brings in and that slow the whole job until they are found.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a (re)start brings in a slow node [1].
+    slowdown : float
+        How much longer everything takes meanwhile, saves and drains included: a step of length t
+        takes ``t * (1 + slowdown)`` [1].
+    find_s : float
+        Up-time until it is found [s].
+    swap_s : float
+        Time training then stops for its replacement, with nothing lost [s].
+    """
+
+    SECTION = "stragglers"
+
+    share: float = described(
+        0.0, "1", "probability that a restart brings in a slow node", "none", "assumed", high=1.0
+    )
+    slowdown: float = described(
+        0.1,
+        "1",
+        "how much longer a step takes under a straggler",
+        "MegaScale: about 10 % (arXiv:2402.15627)",
+        "published",
+        high=1000.0,
+    )
+    find_s: float = described(
+        3600.0, "s", "up-time until it is found", "a round hour", "assumed", low_open=True
+    )
+    swap_s: float = described(0.0, "s", "stop for its replacement", "none", "assumed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpareModel(_Section):
+    """A pool of spare nodes that failed nodes come back to when they are repaired.
+
+    Attributes
+    ----------
+    nodes : int or None
+        Spare nodes; left out: never a shortage [nodes].
+    repair_h : float
+        Mean time from a node's failure to its return to the pool [h of wall time]. Nodes that one
+        failure takes come back together.
+    repair : Spread
+        Spread of that time.
+    when_empty : {"wait", "shrink"}
+        Whether a restart for which nodes are missing waits for them, or goes on without them:
+        everything then takes longer in the ratio of nodes, failures included, until they are
+        back. Both losses count as idle.
+    least_share : float
+        With "shrink": share of its nodes below which the job waits [1].
+    """
+
+    SECTION = "spares"
+
+    nodes: int | None = described(
+        None,
+        "nodes",
+        "spare nodes",
+        "left out: never a shortage",
+        "assumed",
+        value_type="int",
+        high=1e6,
+    )
+    repair_h: float = described(
+        24.0, "h", "mean time until a failed node is back", "a round day", "assumed", high=1e6
+    )
+    repair: Spread = described(
+        FIXED,
+        "1",
+        "spread of repair_h",
+        "fixed; real ones are lognormal (Schroeder and Gibson)",
+        "assumed",
+        value_type="mapping",
+        convert=Spread.of,
+    )
+    when_empty: Literal["wait", "shrink"] = described(
+        "wait",
+        "word",
+        "what a restart does when nodes are missing",
+        "most schedulers hold the job",
+        "assumed",
+        value_type="text",
+        choices=("wait", "shrink"),
+    )
+    least_share: float = described(
+        0.5, "1", "share of its nodes below which a shrunk job waits", "a half", "assumed", high=1.0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeModel(_Section):
+    """How GPUs make nodes, for the sections that count in nodes.
+
+    Attributes
+    ----------
+    gpus : int
+        GPUs of one node [1].
+    """
+
+    SECTION = "nodes"
+
+    gpus: int = described(
+        8, "1", "GPUs of one node", "the usual server", "assumed", value_type="int", low=1, high=1e6
+    )
+
+
 def settings_of(section: type[_Section]) -> tuple[Parameter, ...]:
     """The settings of a section, described.
 
@@ -448,11 +778,26 @@ class World:
         Scatter of restarts, attempts that fail, hangs detected late.
     saves : SaveModel
         Saves that fail silently or hang.
+    stragglers : StragglerModel
+        Slow nodes until they are found.
+    spares : SpareModel
+        A pool of spare nodes and repairs.
+    shocks : ShockModel
+        Common causes that take several nodes at once.
+    lemons : LemonModel
+        Nodes that fail more often than others.
+    nodes : NodeModel
+        How GPUs make nodes.
     """
 
     failures: FailureModel = FailureModel()
     restart: RestartModel = RestartModel()
     saves: SaveModel = SaveModel()
+    stragglers: StragglerModel = StragglerModel()
+    spares: SpareModel = SpareModel()
+    shocks: ShockModel = ShockModel()
+    lemons: LemonModel = LemonModel()
+    nodes: NodeModel = NodeModel()
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -494,6 +839,15 @@ class World:
                 hint = f"the nearest known one is {near}" if near else f"known: {', '.join(known)}"
                 raise InputError(f"{name}: {shown(section)} is not a section: {hint}.")
         return cls(**dict(value))
+
+    @property
+    def counts_nodes(self) -> bool:
+        """Whether something in this world counts in nodes."""
+        return (
+            self.failures.whose == "nodes"
+            or self.spares.nodes is not None
+            or self.lemons.share > 0.0
+        )
 
     @property
     def is_plain(self) -> bool:

@@ -24,7 +24,14 @@ from checkpoint_tax.scenario import Scenario, save_cycle
 from checkpoint_tax.simulate import kernels, world_kernels
 from checkpoint_tax.simulate.results import Estimate, IntervalSweep, Runs, Simulation, interval
 from checkpoint_tax.simulate.world_kernels import Cycle, Rules
-from checkpoint_tax.simulate.worlds import cycle_numbers, gap_spread, mean_restart_parts, rules_of
+from checkpoint_tax.simulate.worlds import (
+    cycle_numbers,
+    gap_spread,
+    mean_gap_s,
+    mean_restart_parts,
+    rules_of,
+    warm_up_blocks,
+)
 
 __all__ = ["goodput_difference", "lost_work_s", "simulate", "simulate_runs", "sweep_intervals"]
 
@@ -65,6 +72,16 @@ class _World:
     cycle: Cycle
     rules: Rules | None
     """What goes beyond the plain engine; None where nothing does."""
+    scenario: Scenario
+    warm_blocks: int
+    """Blocks played uncounted at the start of each batch."""
+    blocks: int
+    """Blocks counted in each batch: more where there is a start to forget."""
+
+    @property
+    def batch_failures(self) -> int:
+        """Failures counted in each batch."""
+        return self.blocks * kernels.BLOCK
 
     @property
     def fragile(self) -> float:
@@ -75,9 +92,11 @@ class _World:
     def mean_cycle(self) -> float | None:
         """Expected wall time from one failure to the next, where it is known exactly.
 
-        A save that hangs ends a segment before its gap does, and then it is not.
+        A save that hangs ends a segment before its gap does, and then it is not; nor is the wait
+        for a pool of spares.
         """
-        if self.rules is not None and self.rules.save_hang_rate > 0.0:
+        rules = self.rules
+        if rules is not None and (rules.save_hang_rate > 0.0 or rules.pool.spares >= 0):
             return None
         return self.mean_gap + self.idle + (0.0 if self.wall_clock else sum(self.mean_parts))
 
@@ -91,7 +110,8 @@ def _world(scenario: Scenario) -> _World:
     cycle = save_cycle(scenario)
     spread = gap_spread(scenario)
     shape = spread.shape if spread.kind == "weibull" else 1.0
-    mean = scenario.job_mtbf_s
+    mean = mean_gap_s(scenario)
+    warm = warm_up_blocks(scenario)
     parts = np.cumsum(np.array(list(scenario.restart_parts.values()), dtype=np.float64))
     return _World(
         scale=mean / math.gamma(1.0 + 1.0 / shape),
@@ -112,7 +132,27 @@ def _world(scenario: Scenario) -> _World:
         mean_parts=tuple(mean_restart_parts(scenario).values()),
         cycle=cycle_numbers(cycle),
         rules=rules_of(scenario),
+        scenario=scenario,
+        warm_blocks=warm,
+        blocks=max(BATCH_BLOCKS, 4 * warm),
     )
+
+
+def _aligned(worlds: Sequence[_World]) -> list[_World]:
+    """Give worlds that are to be compared batches of one length, so that draws stay common."""
+    warm = max(world.warm_blocks for world in worlds)
+    blocks = max(world.blocks for world in worlds)
+    return [
+        world
+        if (world.warm_blocks, world.blocks) == (warm, blocks)
+        else replace(
+            world,
+            warm_blocks=warm,
+            blocks=blocks,
+            rules=world.rules or rules_of(world.scenario, always=True),
+        )
+        for world in worlds
+    ]
 
 
 def _check_seed(seed: int) -> np.uint64:
@@ -153,14 +193,15 @@ def _batches(world: _World, seed: np.uint64, first: int, count: int, threads: in
     """
     rules = world.rules
     if rules is not None:
-        sums = np.empty((count, 4 + world_kernels.N_PARTS))
+        sums = np.empty((count, world_kernels.N_COLUMNS))
 
         def run_world(start: int, stop: int) -> None:
             world_kernels.world_long_run(
                 seed,
                 _LONG_RUN,
                 np.uint64(first + start),
-                BATCH_BLOCKS,
+                world.warm_blocks,
+                world.blocks,
                 rules,
                 world.cycle,
                 sums[start:stop],
@@ -199,7 +240,7 @@ def _batches(world: _World, seed: np.uint64, first: int, count: int, threads: in
 
 @dataclass(frozen=True)
 class _Columns:
-    """Batch sums by meaning (seconds): a row of `_batches` taken apart."""
+    """Batch means per failure by meaning (seconds): a row of `_batches` taken apart."""
 
     gap: FloatArray
     cycle: FloatArray
@@ -207,29 +248,36 @@ class _Columns:
     save: FloatArray
     rework: FloatArray
     parts: tuple[FloatArray, ...]
+    slowed: FloatArray
     idle: FloatArray
 
 
 def _columns(world: _World, sums: FloatArray) -> _Columns:
+    count = world.batch_failures
     gap, up, progress = sums[:, 0], sums[:, 1], sums[:, 3]
     useful = sums[:, 2] * world.work
+    idle = np.full(len(sums), count * world.idle)
+    slowed = np.zeros(len(sums))
     parts: tuple[FloatArray, ...]
-    if not world.wall_clock:
-        parts = tuple(np.full(len(sums), BATCH_FAILURES * part) for part in world.mean_parts)
-    elif world.rules is None:
+    if world.rules is not None:
+        slowed = sums[:, world_kernels.SLOWED_COLUMN]
+        idle = idle + sums[:, world_kernels.IDLE_COLUMN]
+    if world.rules is not None and world.rules.draw_restart:
+        parts = tuple(sums[:, 4 + i] for i in range(world.part_ends.size))
+    elif not world.wall_clock:
+        parts = tuple(np.full(len(sums), count * part) for part in world.mean_parts)
+    else:
         ends = np.column_stack([np.zeros(len(sums)), sums[:, 4:]])
         parts = tuple(ends[:, i + 1] - ends[:, i] for i in range(world.part_ends.size))
-    else:
-        parts = tuple(sums[:, 4 + i] for i in range(world.part_ends.size))
-    idle = np.full(len(sums), BATCH_FAILURES * world.idle)
     return _Columns(
-        gap=gap,
-        cycle=np.sum([up, *parts, idle], axis=0),
-        useful=useful,
-        save=up - progress,
-        rework=progress - useful,
-        parts=parts,
-        idle=idle,
+        gap=gap / count,
+        cycle=np.sum([up, *parts, idle], axis=0) / count,
+        useful=useful / count,
+        save=(up - slowed - progress) / count,
+        rework=(progress - useful) / count,
+        parts=tuple(part / count for part in parts),
+        slowed=slowed / count,
+        idle=idle / count,
     )
 
 
@@ -245,11 +293,11 @@ class _Shares:
     def __init__(self, world: _World, columns: _Columns, control: bool) -> None:
         self._n = columns.gap.size
         self._control = control and self._n > 2
-        self._gap = columns.gap / BATCH_FAILURES
+        self._gap = columns.gap
         self._mean_gap = world.mean_gap
         self._mean_cycle = world.mean_cycle
         if self._mean_cycle is None:
-            self._cycle = columns.cycle / BATCH_FAILURES
+            self._cycle = columns.cycle
         else:
             self._cycle = self._gap + (self._mean_cycle - world.mean_gap)
 
@@ -260,9 +308,8 @@ class _Shares:
         slope = math.fsum(centred * per_failure) / spread if spread > 0.0 else 0.0
         return np.asarray(per_failure - slope * (self._gap - self._mean_gap))
 
-    def series(self, column: FloatArray) -> FloatArray:
+    def series(self, per_failure: FloatArray) -> FloatArray:
         """One value a batch whose mean is the share: for paired comparisons."""
-        per_failure = column / BATCH_FAILURES
         cycle = self._cycle
         if self._control:
             per_failure = self._adjusted(per_failure)
@@ -289,6 +336,12 @@ def _check_half_width(half_width: float) -> float:
             f"half_width = {half_width!r} [share of wall time]; allowed: strictly between 0 and 1."
         )
     return float(half_width)
+
+
+def _batch_cap(max_failures: int, world: _World) -> int:
+    """Batches that a cap on failures leaves."""
+    size = world.batch_failures
+    return _check_count("max_failures", max_failures, 4 * size, 2**62) // size
 
 
 def _until(
@@ -359,8 +412,8 @@ def simulate(
     half_width = _check_half_width(half_width)
     key = _check_seed(seed)
     workers = _threads(threads)
-    cap = _check_count("max_failures", max_failures, 4 * BATCH_FAILURES, 2**62) // BATCH_FAILURES
     world = _world(scenario)
+    cap = _batch_cap(max_failures, world)
     sums = np.empty((0, 0))
 
     def extend(first: int, count: int) -> None:
@@ -379,7 +432,7 @@ def simulate(
         "save": view.estimate(columns.save),
         "rework": view.estimate(columns.rework),
         "restart": view.estimate(np.sum(columns.parts, axis=0)),
-        "straggler": Estimate(0.0, 0.0, 0.0),
+        "straggler": view.estimate(columns.slowed),
         "idle": view.estimate(columns.idle),
     }
     by_part = dict(zip(scenario.restart_parts, columns.parts, strict=True))
@@ -388,7 +441,7 @@ def simulate(
         goodput=view.estimate(columns.useful),
         losses=losses,
         restart_parts={name: view.estimate(column) for name, column in by_part.items()},
-        n_failures=len(sums) * BATCH_FAILURES,
+        n_failures=len(sums) * world.batch_failures,
         met=met,
     )
 
@@ -431,8 +484,8 @@ def goodput_difference(
     half_width = _check_half_width(half_width)
     key = _check_seed(seed)
     workers = _threads(threads)
-    cap = _check_count("max_failures", max_failures, 4 * BATCH_FAILURES, 2**62) // BATCH_FAILURES
-    worlds = (_world(scenario), _world(baseline))
+    worlds = _aligned([_world(scenario), _world(baseline)])
+    cap = _batch_cap(max_failures, worlds[0])
     sums = [np.empty((0, 0)), np.empty((0, 0))]
 
     def extend(first: int, count: int) -> None:
@@ -487,10 +540,10 @@ def sweep_intervals(
     half_width = _check_half_width(half_width)
     key = _check_seed(seed)
     workers = _threads(threads)
-    cap = _check_count("max_failures", max_failures, 4 * BATCH_FAILURES, 2**62) // BATCH_FAILURES
     worlds = [_world(scenario.replace(checkpoint_interval_steps=int(k))) for k in intervals_steps]
     if not worlds:
         raise InputError("intervals_steps = [] [steps]; allowed: at least one interval.")
+    cap = _batch_cap(max_failures, worlds[0])
     sums = [np.empty((0, 0)) for _ in worlds]
 
     def extend(first: int, count: int) -> None:
@@ -646,7 +699,7 @@ def _play(scenario: Scenario, key: np.uint64, first: int, n_runs: int, threads: 
     world = _world(scenario)
     needed = scenario.run_steps * scenario.step_s
     n_parts = world.part_ends.size
-    out = np.empty((n_runs, 5 + n_parts))
+    out = np.empty((n_runs, 6 + n_parts))
 
     rules = None if world.rules is None else world.rules._replace(draw_restart=1)
 
@@ -698,8 +751,8 @@ def _play(scenario: Scenario, key: np.uint64, first: int, n_runs: int, threads: 
         "save": out[:, 1] - out[:, 2],
         "rework": out[:, 2] - needed,
         # The plain engine adds up times before the end of each part, so that its last is all.
-        "restart": out[:, 4 + n_parts] if rules is None else np.sum(out[:, 5:], axis=1),
-        "straggler": np.zeros(n_runs),
+        "restart": out[:, 4 + n_parts] if rules is None else np.sum(out[:, 5:11], axis=1),
+        "straggler": np.zeros(n_runs) if rules is None else out[:, 11],
         "idle": out[:, 3],
     }
     # Rounding can leave a loss of 0 at -1e-10 s; a time is not negative.
