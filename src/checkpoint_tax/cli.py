@@ -508,6 +508,9 @@ def _estimate(estimate: Any) -> dict[str, float]:
 
 
 def _number(value: object) -> str:
+    if isinstance(value, Mapping):
+        # A world's sections by name: its settings would widen every row.
+        return "+".join(value) or "none"
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
