@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import pytest
 
+from checkpoint_tax.reconcile import adamw_kernels as kernels
 from checkpoint_tax.reconcile.errors import BadUpdate, BadWindow, StepMismatch
 from checkpoint_tax.reconcile.optimizers import AdamState, AdamWTorch
-from checkpoint_tax.reconcile.replay import Placement, Variant, replay
+from checkpoint_tax.reconcile.replay import Placement, Variant, replay, step_row
 from checkpoint_tax.reconcile.updates import Update
 
 SIZE = 3 * 512 + 77
@@ -105,6 +106,37 @@ def test_a_shard_s_place_in_its_tensor_decides_its_scalar_end(width, cuts):
     changed = np.flatnonzero(none.v != whole.v)
     assert changed.size > 0
     assert changed.min() >= SIZE - tail
+
+
+@pytest.mark.parametrize("divisor", [1 - 2.0**-24, 0.5 - 2.0**-25, 1.0, 0.9, 0.3162277, 0.051])
+def test_a_replaced_division_is_exact_for_every_significand(divisor):
+    # Two binades: the quotient of twice as much is twice as much.
+    roots = np.arange(0x3F000000, 0x40000000, dtype=np.uint32).view(np.float32)
+    rb = np.float32(divisor)
+    b2 = np.float64(1 - np.float64(rb) ** 2)
+    update = Update(roots[:1], 1, -0.0, (0.9, b2), 0.0)
+    row = step_row(update, 0.0, Variant())
+    assert row[4] == rb
+    row[6] = 1.0
+    found = roots.copy()
+    kernels.take_quotients(found, np.ones_like(roots), row)
+    assert np.array_equal(found, np.float32(1) / (roots / rb))
+
+
+@pytest.mark.parametrize("t", [0, 290, 311, 330])
+def test_vectors_and_single_elements_take_the_same_steps(t):
+    # At 0.95 the divisor has all bits set from about step 312 on and is 1 from about 327 on.
+    size = 16 * 40
+    state, updates = start(size, t), steps(size, t, count=9)
+    whole = replay(state, updates, variant=Variant())
+    for a in range(0, size, 15):
+        part = AdamState(*(x[a : a + 15] for x in state[:3]), t)
+        cut = [
+            Update(u.gradient[a : a + 15], u.step, u.lr, u.betas, u.eps, u.weight_decay)
+            for u in updates
+        ]
+        found = replay(part, cut, variant=Variant())
+        assert bits(found)[:3] == [x[a : a + 15].view(np.uint32).tolist() for x in whole[:3]]
 
 
 def test_infinities_and_nan_spread_as_in_the_slow_twin():

@@ -30,11 +30,12 @@ from numba.extending import intrinsic
 
 from checkpoint_tax.compilation import kernel
 
-BLOCK = 512
+BLOCK = 1024
 """Elements kept in cache through all steps; a multiple of every vector width."""
 
-ROW = 10
-"""Numbers per step: decay, coefficient, b2, c2, rb, 1/rb or 0, ns, eps, scale, 1 for high w1."""
+ROW = 11
+"""Numbers per step: decay, coefficient, b2, c2, rb, about 1/rb or 0, ns, eps, scale, 1 for high
+w1, and 1/rb."""
 
 IEEE, LIBRARY, RECIPROCAL = 0, 1, 2
 
@@ -202,7 +203,7 @@ def _vector_step(builder: Any, args: Any, *, reciprocal: bool) -> None:
         return builder.shuffle_vector(lane, undefined, zeros)
 
     numbers = builder.inttoptr(row, ir.FloatType().as_pointer())
-    decay, coefficient, b2, c2, rb, ri, ns, eps, scale, high = (
+    decay, coefficient, b2, c2, rb, about, ns, eps, scale, high, ri = (
         everywhere(builder.load(builder.gep(numbers, [word(i)]))) for i in range(ROW)
     )
     is_high = builder.fcmp_ordered("!=", high, ir.Constant(vector, [0.0] * _LANES))
@@ -228,7 +229,7 @@ def _vector_step(builder: Any, args: Any, *, reciprocal: bool) -> None:
         else:
             s = builder.call(root, [second])
         # A quotient by a number that is always the same, corrected to the last bit.
-        d = builder.fmul(s, ri)
+        d = builder.fmul(s, about)
         rest = builder.call(fma, [builder.fneg(d), rb, s])
         d = builder.call(fma, [rest, ri, d])
         d = builder.select(builder.fcmp_ordered("==", s, infinity), s, d)
@@ -380,15 +381,15 @@ def take_roots(roots, v, root, function):
 @kernel
 def take_quotients(roots, m, row):
     """``(ns m) / (root / rb + eps)`` in place of the roots."""
-    rb, ri, ns, eps = row[4], row[5], row[6], row[7]
-    if ri == _ZERO:
+    rb, about, ns, eps, ri = row[4], row[5], row[6], row[7], row[10]
+    if about == _ZERO:
         for i in range(m.shape[0]):
             roots[i] = (ns * m[i]) / (roots[i] / rb + eps)
     else:
         for i in range(m.shape[0]):
             s = roots[i]
             # A quotient by a number that is always the same, corrected to the last bit.
-            d = s * ri
+            d = s * about
             d = multiply_add(multiply_add(-d, rb, s), ri, d)
             d = s if s == _INFINITY else d
             roots[i] = (ns * m[i]) / (d + eps)
@@ -412,87 +413,91 @@ def take_step(p, m, v, g, row, scratch, fused, root, function, tail):
 
 
 @kernel
-def replay_range(p, m, v, addresses, rows, fused, root, function, start, stop, tail_start):
-    """All steps of elements start to stop in place; from ``tail_start`` on as a scalar end."""
-    scratch = np.empty(BLOCK, np.float32)
+def copy_floats(target, source):
+    """Copy; a plain loop becomes vector instructions, which an assignment of slices does not."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@kernel
+def aligned_rows(rows):
+    """Room for several blocks, each starting on a cache line of its own.
+
+    A block's arrays are worked on here and not in place: three arrays of the caller's whose
+    addresses happen to agree in a few hashed bits push each other out of the first-level cache
+    (as large arrays often do: their mappings are laid out regularly), which halves the speed; and
+    the caller's arrays rarely start on a cache line.
+    """
+    # Not a multiple of a page apart: a load would wait for a store of the same low address bits.
+    stride = BLOCK + 2 * _LINE
+    room = np.empty(rows * stride + _LINE, np.float32)
+    skip = np.int64((np.uintp(0) - np.uintp(room.ctypes.data)) >> np.uintp(2)) & (_LINE - 1)
+    return room[skip : skip + rows * stride].reshape((rows, stride))
+
+
+@kernel
+def replay_range(
+    old_p, old_m, old_v, p, m, v, addresses, rows, fused, root, function, start, stop, tail_start
+):
+    """All steps of elements start to stop; from ``tail_start`` on as a scalar end.
+
+    The old arrays may be the new ones.
+    """
     steps = rows.shape[0]
-    body = min(stop, tail_start)
-    at_p, at_m, at_v = np.uintp(p.ctypes.data), np.uintp(m.ctypes.data), np.uintp(v.ctypes.data)
-    for first in range(start, body, BLOCK):
-        end = min(first + BLOCK, body)
+    room = aligned_rows(4)
+    scratch = room[3]
+    at_p, at_m = np.uintp(room[0].ctypes.data), np.uintp(room[1].ctypes.data)
+    at_v, function = np.uintp(room[2].ctypes.data), np.uintp(function)
+    first = start
+    while first < stop:
+        tail = first >= tail_start
+        end = min(first + BLOCK, stop if tail else min(stop, tail_start))
         after = min(end + BLOCK, stop)
+        n = end - first
+        block_p, block_m, block_v = room[0, :n], room[1, :n], room[2, :n]
+        copy_floats(block_p, old_p[first:end])
+        copy_floats(block_m, old_m[first:end])
+        copy_floats(block_v, old_v[first:end])
         # What fits whole vectors is done by them, in the two variants that can be.
-        vectors = end - (end - first) % _LANES if fused and root != LIBRARY else first
-        shift, count = np.uintp(4 * first), np.uintp(vectors - first)
+        vectors = n - n % _LANES if fused and root != LIBRARY and not tail else 0
         for k in range(steps):
             # The state's own lines of the next block, spread over the steps.
             if k == 0:
-                fetch(at_p, end, after)
+                fetch(old_p.ctypes.data, end, after)
             if k == steps // 3:
-                fetch(at_m, end, after)
+                fetch(old_m.ctypes.data, end, after)
             if k == 2 * steps // 3:
-                fetch(at_v, end, after)
+                fetch(old_v.ctypes.data, end, after)
             row = rows[k]
-            rest = vectors if row[5] != _ZERO else first
-            if rest > first:
-                here = np.uintp(addresses[k]) + shift
+            done = vectors if row[5] != _ZERO else 0
+            if done == 0:
+                fetch(addresses[k], end, after)
+            else:
+                here = np.uintp(addresses[k]) + np.uintp(4 * first)
                 ahead = here + np.uintp(4 * BLOCK)
-                numbers = np.uintp(row.ctypes.data)
+                count, numbers = np.uintp(done), np.uintp(row.ctypes.data)
                 if root == IEEE:
-                    _steps_with_ieee_root(
-                        at_p + shift,
-                        at_m + shift,
-                        at_v + shift,
-                        here,
-                        ahead,
-                        count,
-                        numbers,
-                        np.uintp(function),
-                    )
+                    _steps_with_ieee_root(at_p, at_m, at_v, here, ahead, count, numbers, function)
                 else:
                     _steps_with_library_root(
-                        at_p + shift,
-                        at_m + shift,
-                        at_v + shift,
-                        here,
-                        ahead,
-                        count,
-                        numbers,
-                        np.uintp(function),
+                        at_p, at_m, at_v, here, ahead, count, numbers, function
                     )
-            else:
-                fetch(addresses[k], end, after)
-            if rest < end:
-                g = gradients_at(addresses[k], rest, end)
+            if done < n:
                 take_step(
-                    p[rest:end],
-                    m[rest:end],
-                    v[rest:end],
-                    g,
+                    block_p[done:],
+                    block_m[done:],
+                    block_v[done:],
+                    gradients_at(addresses[k], first + done, end),
                     row,
                     scratch,
                     fused,
                     root,
                     function,
-                    False,
+                    tail,
                 )
-    first = max(start, tail_start)
-    while first < stop:
-        end = min(first + BLOCK, stop)
-        for k in range(steps):
-            g = gradients_at(addresses[k], first, end)
-            take_step(
-                p[first:end],
-                m[first:end],
-                v[first:end],
-                g,
-                rows[k],
-                scratch,
-                fused,
-                root,
-                function,
-                True,
-            )
+        copy_floats(p[first:end], block_p)
+        copy_floats(m[first:end], block_m)
+        copy_floats(v[first:end], block_v)
         first = end
 
 

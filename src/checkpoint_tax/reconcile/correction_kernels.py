@@ -27,14 +27,18 @@ from numba.extending import intrinsic
 
 from checkpoint_tax.compilation import kernel
 from checkpoint_tax.reconcile.adamw_kernels import (
-    BLOCK,
     IEEE,
+    aligned_rows,
+    copy_floats,
     fetch,
     gradients_at,
     multiply_add,
     take_quotients,
     take_roots,
 )
+
+BLOCK = 512
+"""Elements worked on at a time: with all that is known of them they fill the first-level cache."""
 
 CHUNK = 1 << 14
 """Elements whose streams start afresh; positions of exceptions take 14 bits."""
@@ -594,20 +598,21 @@ def _patch(p, m, v, flags, first, address, n_values, n_places, cursor):
 
 
 @kernel
-def decode_range(p, m, v, gradients, rows, records, edges):
-    """Undo all steps of a range of chunks in place, in one pass over memory.
+def decode_range(old_p, old_m, old_v, p, m, v, gradients, rows, records, edges):
+    """Undo all steps of a range of chunks, in one pass over memory.
 
-    ``gradients`` and ``records`` hold addresses per step (last step first), the latter of each
-    chunk's record; ``edges`` holds, per chunk, its first element and its end.
+    ``old_*`` are the arrays after the last step and ``p``, ``m``, ``v`` take those before the
+    first. ``gradients`` and ``records`` hold addresses per step (last step first), the latter of
+    each chunk's record; ``edges`` holds the chunks' edges in the shard.
     """
     steps = rows.shape[0]
     found = np.empty((3, 4 * BLOCK), np.int32)
     parts = np.empty((3, BLOCK), np.int32)
-    q = np.empty(BLOCK, np.float32)
+    room = aligned_rows(4)
+    q = room[3]
     widths, codes = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     flags = np.empty(BLOCK, np.uint8)
     cursors = np.empty((steps, 3), np.int64)
-    bits_p, bits_m, bits_v = p.view(np.int32), m.view(np.int32), v.view(np.int32)
     for c in range(edges.shape[0] - 1):
         start, stop = edges[c], edges[c + 1]
         cursors[:] = 0
@@ -616,14 +621,20 @@ def decode_range(p, m, v, gradients, rows, records, edges):
             after = min(end + BLOCK, edges[-1])
             n = end - first
             w, code = widths[:n], codes[:n]
+            block_p, block_m, block_v = room[0, :n], room[1, :n], room[2, :n]
+            copy_floats(block_p, old_p[first:end])
+            copy_floats(block_m, old_m[first:end])
+            copy_floats(block_v, old_v[first:end])
+            bits_p, bits_m = block_p.view(np.int32), block_m.view(np.int32)
+            bits_v = block_v.view(np.int32)
             for k in range(steps):
                 fetch(gradients[k], end, after)
                 if k == 0:
-                    fetch(p.ctypes.data, end, after)
+                    fetch(old_p.ctypes.data, end, after)
                 if k == steps // 3:
-                    fetch(m.ctypes.data, end, after)
+                    fetch(old_m.ctypes.data, end, after)
                 if k == 2 * steps // 3:
-                    fetch(v.ctypes.data, end, after)
+                    fetch(old_v.ctypes.data, end, after)
                 address = records[k, c]
                 head = word_at(address)
                 n_values = np.int64(head & np.uint64(0xFFFFFFFF))
@@ -633,11 +644,11 @@ def decode_range(p, m, v, gradients, rows, records, edges):
                 )
                 g = gradients_at(gradients[k], first, end)
                 roots = q[:n]
-                take_roots(roots, v[first:end], IEEE, np.uintp(0))
-                take_quotients(roots, m[first:end], rows[k])
-                _look_p(found[0], p[first:end], roots, rows[k])
-                _look_m(found[1], m[first:end], g, rows[k])
-                _look_v(found[2], v[first:end], g, rows[k])
+                take_roots(roots, block_v, IEEE, np.uintp(0))
+                take_quotients(roots, block_m, rows[k])
+                _look_p(found[0], block_p, roots, rows[k])
+                _look_m(found[1], block_m, g, rows[k])
+                _look_v(found[2], block_v, g, rows[k])
                 any_flag = _add_widths(w, found[0], found[1], found[2])
                 cursors[k, 0] = np.int64(_unpack(code, w, stream, np.uint64(cursors[k, 0])))
                 if any_flag != 0 or cursors[k, 2] < n_places:
@@ -645,15 +656,15 @@ def decode_range(p, m, v, gradients, rows, records, edges):
                     for plane in range(3):
                         _mark_whole(flags[:n], found[plane], np.int32(plane))
                 _split(code, parts, found[0], found[1])
-                _decode_p(bits_p[first:end], found[0], parts[0])
-                _decode_m(bits_m[first:end], found[1], parts[1])
-                _decode_v(bits_v[first:end], found[2], parts[2])
+                _decode_p(bits_p, found[0], parts[0])
+                _decode_m(bits_m, found[1], parts[1])
+                _decode_v(bits_v, found[2], parts[2])
                 if any_flag == 0 and cursors[k, 2] >= n_places:
                     continue
                 _patch(
-                    bits_p[first:end],
-                    bits_m[first:end],
-                    bits_v[first:end],
+                    bits_p,
+                    bits_m,
+                    bits_v,
                     flags,
                     first - start,
                     address,
@@ -661,3 +672,6 @@ def decode_range(p, m, v, gradients, rows, records, edges):
                     n_places,
                     cursors[k],
                 )
+            copy_floats(p[first:end], block_p)
+            copy_floats(m[first:end], block_m)
+            copy_floats(v[first:end], block_v)

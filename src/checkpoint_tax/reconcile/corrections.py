@@ -250,7 +250,8 @@ def roll_back(
             undone.append(update)
             t -= 1
     size = state.p.size
-    p, m, v = (a.copy() for a in _flat(state, size))
+    old = tuple(_flat(state, size))
+    new = tuple((np.empty_like if undone else np.copy)(a) for a in old)
     group: list[Update] = []
     edges: list[NDArray[np.int64]] = []
     for update in undone:
@@ -268,12 +269,13 @@ def roll_back(
             )
         # Records start afresh where the weight decay changes; one pass needs equal starts.
         if group and not _same(edges, found):
-            _undo((p, m, v), group, corrections, edges, threads)
-            group = []
+            _undo(old, new, group, corrections, edges, threads)
+            group, old = [], new
         group.append(update)
         edges = found
     if group:
-        _undo((p, m, v), group, corrections, edges, threads)
+        _undo(old, new, group, corrections, edges, threads)
+    p, m, v = new
     shape = state.p.shape
     return AdamState(p.reshape(shape), m.reshape(shape), v.reshape(shape), t)
 
@@ -283,13 +285,14 @@ def _same(a: Sequence[NDArray[np.int64]], b: Sequence[NDArray[np.int64]]) -> boo
 
 
 def _undo(
-    arrays: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]],
+    old: Sequence[NDArray[np.float32]],
+    new: Sequence[NDArray[np.float32]],
     updates: Sequence[Update],
     corrections: Mapping[int, Corrections],
     edges: Sequence[NDArray[np.int64]],
     threads: int | None,
 ) -> None:
-    size = arrays[0].size
+    size = old[0].size
     kept, gradients = gradient_addresses(updates, size)
     records = np.empty((len(updates), sum(e.size - 1 for e in edges)), np.uintp)
     for k, update in enumerate(updates):
@@ -313,7 +316,8 @@ def _undo(
             here: NDArray[np.uintp] = here,
         ) -> None:
             kernels.decode_range(
-                *arrays,
+                *old,
+                *new,
                 gradients,
                 rows,
                 np.ascontiguousarray(here[:, first:end]),

@@ -143,8 +143,13 @@ def step_row(update: Update, decay: float, variant: Variant) -> Floats:
     w1 = _rounded(1 - b1)
     high = not abs(w1) < 0.5
     rb = _rounded((1 - b2**t) ** 0.5)
-    # Markstein's division is exact unless all bits of the divisor's significand are set.
-    replaceable = variant.fused_multiply_add and rb.view(np.uint32) & 0x7FFFFF != 0x7FFFFF
+    # Markstein's division by a constant is exact from the rounded reciprocal, unless all bits of
+    # the divisor's significand are set (late in training 1 - 2^-24 is met for a while). From the
+    # power of two below the reciprocal it is exact then too.
+    inverse = _rounded(1) / rb
+    about = inverse
+    if rb.view(np.uint32) & 0x7FFFFF == 0x7FFFFF:
+        about = _rounded(1) / np.nextafter(rb, _rounded(np.inf))
     scale = -update.clip_coefficient if update.maximize else update.clip_coefficient
     return np.array(
         [
@@ -153,11 +158,12 @@ def step_row(update: Update, decay: float, variant: Variant) -> Floats:
             b2,
             1 - b2,
             rb,
-            _rounded(1) / rb if replaceable else 0.0,
+            about if variant.fused_multiply_add else 0.0,
             -(update.lr / (1 - b1**t)),
             update.eps,
             scale,
             float(high),
+            inverse,
         ],
         np.float32,
     )
@@ -389,10 +395,11 @@ def replay(
         for name, flat, given in zip("pmv", arrays, state[:3], strict=True):
             if not np.shares_memory(flat, given) and size:
                 raise BadWindow(f"{name} is not contiguous; allowed in place: contiguous arrays")
+        p, m, v = arrays
+    elif taken:
+        p, m, v = (np.empty_like(a) for a in arrays)
     else:
-        shares = zip(arrays, state[:3], strict=True)
-        arrays = [a.copy() if np.may_share_memory(a, given) else a for a, given in shares]
-    p, m, v = arrays
+        p, m, v = (a.copy() for a in arrays)
     tail_start = placement.tail_start(size, variant.tail_width)
     kept, addresses = gradient_addresses(taken, size)
     root = _ROOTS[variant.root]
@@ -403,6 +410,7 @@ def replay(
 
             def work(start: int, stop: int, begin: int = begin, rows: Floats = rows) -> None:
                 kernels.replay_range(
+                    *arrays,
                     p,
                     m,
                     v,
