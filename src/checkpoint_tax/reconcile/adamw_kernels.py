@@ -33,9 +33,8 @@ from checkpoint_tax.compilation import kernel
 BLOCK = 1024
 """Elements kept in cache through all steps; a multiple of every vector width."""
 
-ROW = 11
-"""Numbers per step: decay, coefficient, b2, c2, rb, about 1/rb or 0, ns, eps, scale, 1 for high
-w1, and 1/rb."""
+ROW = 10
+"""Numbers per step: decay, coefficient, b2, c2, rb, 1/rb or 0, ns, eps, scale, 1 for high w1."""
 
 IEEE, LIBRARY, RECIPROCAL = 0, 1, 2
 
@@ -203,7 +202,7 @@ def _vector_step(builder: Any, args: Any, *, reciprocal: bool) -> None:
         return builder.shuffle_vector(lane, undefined, zeros)
 
     numbers = builder.inttoptr(row, ir.FloatType().as_pointer())
-    decay, coefficient, b2, c2, rb, about, ns, eps, scale, high, ri = (
+    decay, coefficient, b2, c2, rb, ri, ns, eps, scale, high = (
         everywhere(builder.load(builder.gep(numbers, [word(i)]))) for i in range(ROW)
     )
     is_high = builder.fcmp_ordered("!=", high, ir.Constant(vector, [0.0] * _LANES))
@@ -229,7 +228,7 @@ def _vector_step(builder: Any, args: Any, *, reciprocal: bool) -> None:
         else:
             s = builder.call(root, [second])
         # A quotient by a number that is always the same, corrected to the last bit.
-        d = builder.fmul(s, about)
+        d = builder.fmul(s, ri)
         rest = builder.call(fma, [builder.fneg(d), rb, s])
         d = builder.call(fma, [rest, ri, d])
         d = builder.select(builder.fcmp_ordered("==", s, infinity), s, d)
@@ -381,15 +380,15 @@ def take_roots(roots, v, root, function):
 @kernel
 def take_quotients(roots, m, row):
     """``(ns m) / (root / rb + eps)`` in place of the roots."""
-    rb, about, ns, eps, ri = row[4], row[5], row[6], row[7], row[10]
-    if about == _ZERO:
+    rb, ri, ns, eps = row[4], row[5], row[6], row[7]
+    if ri == _ZERO:
         for i in range(m.shape[0]):
             roots[i] = (ns * m[i]) / (roots[i] / rb + eps)
     else:
         for i in range(m.shape[0]):
             s = roots[i]
             # A quotient by a number that is always the same, corrected to the last bit.
-            d = s * about
+            d = s * ri
             d = multiply_add(multiply_add(-d, rb, s), ri, d)
             d = s if s == _INFINITY else d
             roots[i] = (ns * m[i]) / (d + eps)

