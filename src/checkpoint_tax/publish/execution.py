@@ -75,7 +75,9 @@ def kernel_environment(project: Project) -> dict[str, str]:
         module's function calls, and would go on giving the old result.
     """
     cache = project.root / ".cache"
-    sources = sorted((project.package / "simulate").glob("*.py"))
+    simulator = (project.package / "simulate").glob("*.py")
+    replay = (project.package / "reconcile").glob("*kernels.py")
+    sources = sorted([*simulator, *replay])
     compiled = digest(*(path.read_bytes() for path in [*sources, project.lock] if path.is_file()))
     return {
         **os.environ,
