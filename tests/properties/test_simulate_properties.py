@@ -130,24 +130,22 @@ def test_seeds_share_no_replica():
 
 def test_a_failure_costs_the_same_whatever_lies_between_failures():
     # From less than one save a failure to 200,000 of them, and from 64 to 10^6 GPUs. A loop over
-    # saves would differ by the factor itself; the best of seven timings within 2x is not noise.
-    def ns_per_failure(scenario):
-        size = {"half_width": 1e-12, "max_failures": 2**21, "threads": 1}
-        result = simulate(scenario, **size)
-        best = math.inf
-        for _ in range(7):
-            start = time.perf_counter()
-            simulate(scenario, **size)
-            best = min(best, time.perf_counter() - start)
-        assert result.n_failures == 2**21
-        return best / 2**21 * 1e9
-
-    rare = ns_per_failure(Scenario(n_gpus=10**6, drain_s=70.0))
-    often = ns_per_failure(
-        Scenario(n_gpus=64, checkpoint_interval_steps=1, drain_mode="compressed")
+    # saves would differ by up to that factor. Processor time in alternating rounds keeps most of
+    # what else the machine does out of the least of seven, and a factor 4 leaves room for the rest.
+    jobs = (
+        Scenario(n_gpus=10**6, drain_s=70.0),
+        Scenario(n_gpus=64, checkpoint_interval_steps=1, drain_mode="compressed"),
+        Scenario(n_gpus=64, drain_s=70_000.0, checkpoint_interval_steps=1),
     )
-    wide = ns_per_failure(Scenario(n_gpus=64, drain_s=70_000.0, checkpoint_interval_steps=1))
-    assert max(rare, often, wide) < 2.0 * min(rare, often, wide)
+    size = {"half_width": 1e-12, "max_failures": 2**20, "threads": 1}
+    least = [math.inf] * len(jobs)
+    for _ in range(7):
+        for i, job in enumerate(jobs):
+            start = time.thread_time()
+            result = simulate(job, **size)
+            least[i] = min(least[i], time.thread_time() - start)
+            assert result.n_failures == 2**20
+    assert max(least) < 4.0 * min(least)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 1.5, "7", True, None])
