@@ -709,7 +709,7 @@ def loss_frame(job: Scenario) -> pd.DataFrame:
         Columns ``panel``, ``n_gpus``, ``loss`` (restart, rework or tax) and ``share`` [1].
     """
     rows = []
-    exponential = job.replace(failure_shape=1.0)
+    exponential = job.replace(failure_shape=1.0, world={})
     for panel, (scheme, best) in _scale_schemes(exponential).items():
         part_h = scheme.gpu_mtbf_h
         largest = min(_SCALE_SIZES[1], int(part_h * HOUR_S / scheme.step_s))
@@ -738,7 +738,7 @@ def takeover_frame(job: Scenario) -> pd.DataFrame:
         shares at the post's 16,384 and 8,192 GPUs.
     """
     rows = []
-    exponential = job.replace(failure_shape=1.0)
+    exponential = job.replace(failure_shape=1.0, world={})
     for panel, (scheme, best) in _scale_schemes(exponential).items():
         found = restart_outgrows_n(scheme, functools.partial(_losses_at, best=best))
         rows.append({"panel": panel, "n_gpus": math.nan if found is None else float(found)})
@@ -785,7 +785,7 @@ def loss_table(job: Scenario) -> Table:
     -------
     Table
     """
-    exponential = job.replace(failure_shape=1.0)
+    exponential = job.replace(failure_shape=1.0, world={})
     rows = []
     takeover = dict(zip(*(takeover_frame(job)[c] for c in ("panel", "n_gpus")), strict=True))
     for panel, (scheme, best) in _scale_schemes(exponential).items():

@@ -896,7 +896,7 @@ def _best(job: Scenario) -> BestInterval:
 
 
 def _is_exact(job: Scenario) -> bool:
-    return job.failure_shape == 1.0
+    return job.is_exponential
 
 
 def _cases(job: Scenario) -> dict[str, Scenario]:

@@ -138,6 +138,8 @@ def regime_frame(reader: Scenario) -> pd.DataFrame:
     for name, (job, assumed) in jobs.items():
         has_drain = job.drain_s > 0.0
         largest = largest_mtbf_s(job) if has_drain else math.nan
+        # The map is that of exponential failures, whatever world the reader's job lives in.
+        best_steps = best_interval(job.replace(failure_shape=1.0, world={})).steps
         rows.append(
             {
                 "job": name,
@@ -150,8 +152,8 @@ def regime_frame(reader: Scenario) -> pd.DataFrame:
                 "largest_mtbf_h": largest / HOUR_S,
                 "margin": job.job_mtbf_s / largest if has_drain else math.nan,
                 "regime": regime(job),
-                "best_steps": best_interval(job.replace(failure_shape=1.0)).steps,
-                "best_s": best_interval(job.replace(failure_shape=1.0)).steps * job.step_s,
+                "best_steps": best_steps,
+                "best_s": best_steps * job.step_s,
                 "assumed": assumed,
             }
         )
