@@ -111,8 +111,18 @@ def _children(process_id: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_build_leaves_nothing_that_counts_as_fresh(small_book, site_writer, number):
+@pytest.mark.parametrize(
+    ("number", "inherited"),
+    [
+        (signal.SIGINT, "default_int_handler"),
+        (signal.SIGTERM, "default_int_handler"),
+        (signal.SIGTERM, "SIG_IGN"),  # as a script's background job is started
+        (signal.SIGKILL, "default_int_handler"),
+    ],
+)
+def test_an_interrupted_build_leaves_nothing_that_counts_as_fresh(
+    small_book, site_writer, number, inherited
+):
     flag = small_book.root / "running"
     small_book.add(
         "size",
@@ -121,8 +131,12 @@ def test_an_interrupted_build_leaves_nothing_that_counts_as_fresh(small_book, si
         f"import pathlib, time\npathlib.Path({str(flag)!r}).touch()",
         "time.sleep(60 if n_gpus == 16384 else 0)",
     )
+    started = (
+        f"import runpy, signal; signal.signal(signal.SIGINT, signal.{inherited}); "
+        "runpy.run_module('checkpoint_tax.publish', run_name='__main__')"
+    )
     process = subprocess.Popen(
-        [sys.executable, "-m", "checkpoint_tax.publish", "build", "--root", str(small_book.root)],
+        [sys.executable, "-c", started, "build", "--root", str(small_book.root)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -140,6 +154,7 @@ def test_an_interrupted_build_leaves_nothing_that_counts_as_fresh(small_book, si
     finally:
         if process.poll() is None:
             process.kill()
+            process.communicate()
     if number == signal.SIGKILL:
         for child in children:  # nobody was left to end them
             os.kill(child, signal.SIGKILL)

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -272,6 +273,9 @@ def main(arguments: list[str]) -> int:
     int
         Exit status.
     """
+    # The build stops its chapters by this signal; a build that a script started in the background
+    # ignores it and would hand that down, leaving a kernel behind.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     request = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     try:
         failure = _run(request)
